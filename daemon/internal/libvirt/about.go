@@ -130,6 +130,7 @@ func (c *Conn) readDaemon(ctx context.Context, pid int) *hv.DaemonProcess {
 // ticksPerSecond is the kernel's USER_HZ, the unit of times in /proc.
 const ticksPerSecond = 100
 
+// listener returns the process that started to listen at a socket, 0 if unknown.
 func listener(ctx context.Context, path string) int {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", path)

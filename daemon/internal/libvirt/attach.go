@@ -161,7 +161,6 @@ func (c *Conn) DiskDefinition(ctx context.Context, id string, where hv.Where, ta
 	return doc, nil
 }
 
-// addressBesideReserved returns the new <disk> with an address that no reserved disk has.
 func (c *Conn) addressBesideReserved(ctx context.Context, id string, where hv.Where, disk string, reserved []string) (string, error) {
 	domain, err := c.describedXML(ctx, id, where)
 	if err != nil {

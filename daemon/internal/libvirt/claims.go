@@ -20,7 +20,6 @@ func (c *Conn) claims(ctx context.Context, id string, images []process.Image) ([
 	return found, notAsked(err)
 }
 
-// about describes one process, with the errors of claims.
 func (c *Conn) about(ctx context.Context, pid int) (process.About, error) {
 	about, err := c.processes.About(ctx, pid)
 	return about, notAsked(err)
@@ -33,7 +32,6 @@ func notAsked(err error) error {
 	return &hv.NotAskedError{Err: err}
 }
 
-// maxClaimants is how many claims a message names.
 const maxClaimants = 4
 
 // claimants names the processes that claim to be a domain, so that the operator can end the false

@@ -25,8 +25,7 @@ var _ hv.Hypervisor = (*Conn)(nil)
 const (
 	// defaultCallTimeout is above libvirt's own wait of 30 s for a domain that is busy with
 	// another job, so that libvirt answers first.
-	defaultCallTimeout = 45 * time.Second
-	// defaultListedTimeout is the default of Conn.listedTimeout.
+	defaultCallTimeout   = 45 * time.Second
 	defaultListedTimeout = 5 * time.Second
 	// longCallTimeout bounds the calls that wait for storage: pivot and abort (which drain and
 	// flush), a start, and pool calls. The heartbeat still notices a hung libvirtd within
@@ -41,7 +40,6 @@ const (
 	readyWithin = 5 * time.Second
 )
 
-// defaultSockets are the sockets of libvirtd and of the modular daemon that replaces it.
 var defaultSockets = []string{"/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock"}
 
 // Config is the configuration of a Conn.

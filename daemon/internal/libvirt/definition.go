@@ -133,7 +133,7 @@ func (c *Conn) UndefineDomain(ctx context.Context, id string) error {
 	dom, err := c.Domain(ctx, id)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
-		c.library.note(keptOfDefinition, nil)
+		c.library.note(keptOfDefinition, nil) // whichever program undefined it
 		return nil
 	case err == nil && dom.State.Active():
 		err = hv.ErrActive // libvirt would make it a transient domain

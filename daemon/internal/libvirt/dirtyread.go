@@ -22,7 +22,6 @@ import (
 // QEMU shows the content of a bitmap only to the clients of an export. A process has one NBD
 // server, which a backup may use too.
 const (
-	// exportName names Volferry's export, and socketName the socket of its server.
 	exportName = "volferry-bitmap"
 	socketName = "volferry-nbd.sock"
 	// exportPoll is how often awaitNoExport checks for exports, for up to exportTimeout.
@@ -92,7 +91,6 @@ func (c *Conn) listen(ctx context.Context, what, id, target string) (socket stri
 	return socket, err
 }
 
-// readExported exports a bitmap that no longer records, and reads all of it.
 func (c *Conn) readExported(ctx context.Context, what, id, target string, disk *trackedDisk, name string) ([]hv.DirtyRange, error) {
 	if err := c.endExports(ctx, what, id, target); err != nil {
 		return nil, err
@@ -115,7 +113,7 @@ func (c *Conn) readExported(ctx context.Context, what, id, target string, disk *
 	for _, r := range ranges {
 		dirty = append(dirty, hv.DirtyRange(r))
 	}
-	// The bitmap does not change any more: both counts must agree.
+	// A bitmap that no longer records does not change: both counts must agree.
 	unit := disk.bitmap(name).Granularity
 	if got, want := dirtyBytes(dirty, unit, sizeBytes), disk.bitmap(name).Count; got != want {
 		return nil, fmt.Errorf("%s %s: bitmap %s has %d dirty bytes, and %d were read", what, nameOf(id, target), name, want, got)
@@ -172,7 +170,6 @@ func (c *Conn) endExports(ctx context.Context, what, id, target string) error {
 	return err
 }
 
-// removeSocket removes a socket without a listener.
 func removeSocket(ctx context.Context, path string) error {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", path)

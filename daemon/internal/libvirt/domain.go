@@ -91,7 +91,6 @@ func handle(id string) (golibvirt.Domain, error) {
 	return golibvirt.Domain{UUID: golibvirt.UUID(u), ID: -1}, nil
 }
 
-// find is lookup over the connection for reads.
 func (c *Conn) find(ctx context.Context, id string) (*session, golibvirt.Domain, error) {
 	s, err := c.reads()
 	if err != nil {
@@ -282,7 +281,7 @@ func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters)
 	}
 	d = &hv.Domain{
 		ID:          domainID(f.dom),
-		Name:        current.Name,
+		Name:        current.Name, // not from the handle, which may have none
 		Persistent:  f.persistent,
 		Autostart:   f.autostart,
 		ManagedSave: f.managedSave,
@@ -339,7 +338,6 @@ func isBooted(state golibvirt.DomainState, reason int32) bool {
 	return state == golibvirt.DomainRunning && golibvirt.DomainRunningReason(reason) == golibvirt.DomainRunningBooted
 }
 
-// movedAway reports whether a domain was migrated to another host.
 func movedAway(state golibvirt.DomainState, reason int32) bool {
 	return state == golibvirt.DomainShutoff && golibvirt.DomainShutoffReason(reason) == golibvirt.DomainShutoffMigrated
 }

@@ -78,7 +78,7 @@ func classify(err error) error {
 		return nil
 	}
 	kind := hv.ErrUnavailable
-	var answer golibvirt.Error // go-libvirt only passes on code and message
+	var answer golibvirt.Error
 	switch {
 	case errors.As(err, &answer):
 		kind = kindOf(answer)

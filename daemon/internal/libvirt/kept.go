@@ -40,11 +40,10 @@ const (
 	keptAll          = keptDefinitions | keptAutostart | keptSaves | keptSnapshots | keptCheckpoints | keptNVRAM
 )
 
-// library tracks the directories that have changed since their last sync.
 type library struct {
 	definitions, state string // directories; see Config
 	sync               func(dir string) error
-	syncAll            func(dir string) error // syncs the filesystem of a directory
+	syncAll            func(dir string) error
 
 	// syncing is held during a sync: a caller that finds nothing to sync may rely on another
 	// caller's finished sync.
@@ -81,7 +80,6 @@ func (l *library) note(what kept, err error) {
 	}
 }
 
-// makeDurable syncs the changed directories. After an error they still count as changed.
 func (l *library) makeDurable() error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()

@@ -20,7 +20,6 @@ type lane struct {
 	stop   context.CancelFunc
 }
 
-// session returns the lane's session. One caller makes it, and others wait.
 func (l *lane) session(ctx context.Context, dial func(context.Context) (*session, error)) (*session, error) {
 	for {
 		s, made, err := l.begin(ctx, dial)

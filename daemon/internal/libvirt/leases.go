@@ -191,7 +191,7 @@ func (c *Conn) leavingNoLease(ctx context.Context, id, target string, newTop boo
 			_, _, err = c.drop(ctx, id, leases, false)
 		}
 	}
-	if err != nil { // Resume and takingImage can handle the lease
+	if err != nil { // the change is made, and Resume and takingImage can handle the lease
 		c.log.Warn("a guest may have a lease that it does not need", "domain", id, "disk", target, "err", err)
 	}
 	return nil

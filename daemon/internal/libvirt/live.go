@@ -56,7 +56,6 @@ func (c *Conn) modifyOn(ctx context.Context, s *session, limit time.Duration, id
 	return err
 }
 
-// modifyByItself is modify for a call that may wait for storage, or take hours.
 func (c *Conn) modifyByItself(ctx context.Context, limit time.Duration, id string, what kept, do domainCall) error {
 	return c.byItself(ctx, func(ctx context.Context, s *session) error { return c.modifyOn(ctx, s, limit, id, what, do) })
 }
@@ -67,7 +66,6 @@ func (c *Conn) change(ctx context.Context, what, id, target string, do domainCal
 	return c.changed(ctx, what, id, target, c.modify(ctx, id, keptNothing, do))
 }
 
-// changed explains and wraps the error of such a call.
 func (c *Conn) changed(ctx context.Context, what, id, target string, err error) error {
 	if err == nil {
 		return nil
@@ -84,7 +82,6 @@ func (c *Conn) inWindow(ctx context.Context, what, id string, do domainCall) err
 	return c.changed(ctx, what, id, "", err)
 }
 
-// endJob is change for the end of a block job.
 func (c *Conn) endJob(ctx context.Context, what, id, target string, changes kept, do domainCall) error {
 	s, err := c.jobEnds()
 	if err == nil {

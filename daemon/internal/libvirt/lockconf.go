@@ -19,9 +19,7 @@ const (
 	lockLockd   = "lockd"
 )
 
-// lockConf is libvirt's configuration of the leases of images.
 type lockConf struct {
-	// manager is the lock manager; empty for none.
 	manager string
 	// auto: disk images have leases, in addition to a definition's <lease> elements. required: a
 	// guest without leases is refused.
@@ -31,7 +29,6 @@ type lockConf struct {
 	files, volumes, luns string
 }
 
-// readLockConf reads the configuration files in the parent of the directory of definitions.
 func readLockConf(definitions string) (lockConf, error) {
 	qemu, err := readConf(qemuConfBeside(definitions))
 	if err != nil {

@@ -66,7 +66,6 @@ func (c *Conn) poolInfo(ctx context.Context, s *session, pool golibvirt.StorageP
 	return info, nil
 }
 
-// activePool finds a usable pool.
 func (c *Conn) activePool(ctx context.Context, s *session, name string) (golibvirt.StoragePool, *hv.PoolInfo, error) {
 	pool, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.StoragePool, error) {
 		return lv.StoragePoolLookupByName(name)
@@ -147,6 +146,7 @@ func (c *Conn) RoundedBytes(ctx context.Context, poolName string, sizeBytes int6
 	return rounded, nil
 }
 
+// extentBytes returns the size of the smallest volume of a pool of logical volumes.
 func (c *Conn) extentBytes(ctx context.Context, s *session, pool golibvirt.StoragePool) (int64, error) {
 	doc, err := volumeXML("logical", extentProbe, "raw", 1, nil)
 	if err != nil {
@@ -317,6 +317,7 @@ func (*Conn) CopyDevice(context.Context, hv.DeviceCopy, int64, int64) (int64, er
 	return 0, fmt.Errorf("%w: pools of libvirt copy nothing", hv.ErrUnsupported)
 }
 
+// ConnectDevice implements hv.Hypervisor.
 func (*Conn) ConnectDevice(context.Context, string) error { return nil }
 
 // DisconnectDevice implements hv.Hypervisor.

@@ -20,7 +20,7 @@ import (
 func (c *Conn) poolSourcesIn(ctx context.Context, docs ...string) (domainxml.PoolSources, error) {
 	known := domainxml.PoolSources{}
 	for _, doc := range docs {
-		if !strings.Contains(doc, "type='volume'") {
+		if !strings.Contains(doc, "type='volume'") { // few have one
 			continue
 		}
 		var dom libvirtxml.Domain

@@ -35,7 +35,6 @@ func on(values map[string]string, name string, otherwise bool) bool {
 	return value != "0"
 }
 
-// readConf reads a libvirt configuration file. An absent file has no settings.
 func readConf(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

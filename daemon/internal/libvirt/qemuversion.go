@@ -72,7 +72,6 @@ func (c *Conn) emulator(ctx context.Context) (version hv.Version, path string, e
 	return hv.VersionOf(n), path, nil
 }
 
-// unlessAway drops an error that means that libvirt does not know.
 func unlessAway(err error) error {
 	if errors.Is(err, hv.ErrUnavailable) {
 		return err

@@ -54,7 +54,6 @@ func (c *Conn) connect(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// serve makes the link available until it is lost or ctx ends.
 func (c *Conn) serve(ctx context.Context, l *link) {
 	c.setLink(l)
 	c.log.Info("connected to libvirt")

@@ -21,7 +21,6 @@ import (
 // libvirtd.
 const maxInFlight = 4
 
-// session is one connection to libvirtd with a watchdog on every call.
 type session struct {
 	lv    *golibvirt.Libvirt
 	conn  *watchedConn
@@ -58,9 +57,7 @@ func (s *session) isLost() bool {
 	}
 }
 
-// close ends the session and every call on it. Disconnect would be one more request to a daemon
-// that may hang.
-func (s *session) close() { _ = s.conn.Close() } // its error does not matter
+func (s *session) close() { _ = s.conn.Close() }
 
 type none = struct{}
 

@@ -11,12 +11,13 @@ import (
 )
 
 type blockBitmap struct {
-	Name         string `json:"name"`
-	Recording    bool   `json:"recording"`
-	Persistent   bool   `json:"persistent"`
-	Inconsistent bool   `json:"inconsistent"`
-	Granularity  int64  `json:"granularity"`
-	Count        int64  `json:"count"`
+	Name       string `json:"name"`
+	Recording  bool   `json:"recording"`
+	Persistent bool   `json:"persistent"`
+	// Inconsistent: QEMU ended without storing the bitmap.
+	Inconsistent bool  `json:"inconsistent"`
+	Granularity  int64 `json:"granularity"`
+	Count        int64 `json:"count"`
 }
 
 type blockDevice struct {
@@ -27,7 +28,6 @@ type blockDevice struct {
 	} `json:"inserted"`
 }
 
-// trackedDisk is the process's description of one disk.
 type trackedDisk struct {
 	node    string
 	bitmaps []blockBitmap

@@ -37,6 +37,7 @@ const (
 	rpcMaxBytes    = 1 << 16
 )
 
+// virtlockdTimeout bounds the conversation with virtlockd: a guest is suspended meanwhile.
 const virtlockdTimeout = 5 * time.Second
 
 // lease is a lease of a domain, with libvirtd's names for it at virtlockd.
@@ -127,7 +128,7 @@ func (v *virtlockd) call(procedure uint32, args []byte) error {
 }
 
 func errorText(body []byte) string {
-	const before = 16
+	const before = 16 // code, domain, whether there is a text, its length
 	if len(body) < before || binary.BigEndian.Uint32(body[8:]) == 0 {
 		return "it says no reason"
 	}

@@ -129,7 +129,6 @@ func setSource(source *etree.Element, img hv.Image, clusters rbd.Clusters) {
 	}
 }
 
-// sourceAttr returns the attribute of <source> that identifies the image.
 func sourceAttr(img hv.Image, clusters rbd.Clusters) (string, error) {
 	if img.Path == "" || img.Format == "" {
 		return "", fmt.Errorf("%w: image needs a path and a format: %+v", hv.ErrUnsupported, img)

@@ -21,7 +21,6 @@ const (
 	noTLS         = "no"  // libvirt adds it if no TLS was requested
 )
 
-// exportAttributes are permitted in the <source> of an export.
 var exportAttributes = []string{"protocol", "name", "tls"}
 
 // exportOf returns the address of the NBD export in a source. It returns "" for another source, or
@@ -45,9 +44,8 @@ func exportOf(src *libvirtxml.DomainDiskSource) string {
 	return export.URI()
 }
 
-// exportSource returns the <source> of the export at a checked address.
 func exportSource(uri string) *libvirtxml.DomainDiskSourceNetwork {
-	export, _ := api.ParseNBD(uri)
+	export, _ := api.ParseNBD(uri) // sourceAttr has checked it
 	return &libvirtxml.DomainDiskSourceNetwork{
 		Protocol: protocolNBD, Name: export.Name,
 		Hosts: []libvirtxml.DomainDiskSourceHost{hostOf(export)},
@@ -63,7 +61,7 @@ func hostOf(export api.NBDExport) libvirtxml.DomainDiskSourceHost {
 }
 
 func setExport(source *etree.Element, uri string) {
-	export, _ := api.ParseNBD(uri)
+	export, _ := api.ParseNBD(uri) // sourceAttr has checked it
 	source.CreateAttr("protocol", protocolNBD)
 	if export.Name != "" {
 		source.CreateAttr("name", export.Name)
@@ -76,7 +74,6 @@ func setExport(source *etree.Element, uri string) {
 	}
 }
 
-// hostAttributes are permitted in the <host> of an export.
 var hostAttributes = []string{"transport", "socket", "name", "port"}
 
 // isExport reports whether exportOf accepts a <source>, as far as its host shows.

@@ -25,7 +25,6 @@ var pciSlots = map[string]struct{ first, last uint }{
 	"pcie-switch-downstream-port": {0, 0},
 }
 
-// pciExpress is the model of bus 0 of a machine with PCI Express.
 const pciExpress = "pcie-root"
 
 type pciLayout struct {

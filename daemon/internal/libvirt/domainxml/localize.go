@@ -17,7 +17,7 @@ import (
 type LocalDefinition struct {
 	Doc   string
 	Name  string
-	NVRAM string // file name, empty if it has none
+	NVRAM string
 }
 
 // Localize adapts a definition from another host to this host, with these disks and id. It refuses

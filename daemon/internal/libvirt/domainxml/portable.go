@@ -15,8 +15,8 @@ import (
 
 // A definition travels between hosts. A program that can write a definition on the first host
 // could try to make libvirt, which is root, open, run or bind something on the second host. So
-// everything that a definition may contain is listed, and all else is refused, also where a
-// definition is read: every stored definition can be used.
+// everything that a definition may contain is listed, and all else is refused. The same check runs
+// where a definition is read, so that every stored definition can be used.
 
 // domainParts are the host-independent parts of a definition. Only the owner uses <metadata>.
 var domainParts = []string{
@@ -63,7 +63,7 @@ var consoleTypes = []string{"pty", "null", "spicevmc", "qemu-vdagent", "unix"}
 var privateElements = []string{"script", "downscript", "vhostuser", "reservations", "secret", "auth", "encryption"}
 
 type pathRule struct {
-	place string // path of tags below <domain>, with the attribute if it is one
+	place string
 	below []string
 	exact []string
 }

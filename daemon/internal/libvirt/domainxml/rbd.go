@@ -26,7 +26,7 @@ const PortCeph = "6789"
 
 // rbdOf returns the address of the RBD image in a source, or "". The source must have exactly the
 // monitors, the user and the secret of one configured cluster, and nothing else (a snapshot, a
-// configuration file, encryption), except a size.
+// configuration file, encryption). It may be all of the image or its beginning.
 func rbdOf(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 	pool, name, _ := strings.Cut(src.Network.Name, "/")
 	for _, id := range clusters.IDs() {
@@ -36,7 +36,7 @@ func rbdOf(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 		}
 		want := &libvirtxml.DomainDiskSource{Network: rbdSource(image.URI(), clusters), Index: src.Index, StartupPolicy: src.StartupPolicy}
 		if sliceOf(src, "raw") != 0 {
-			want.Slices = src.Slices // hv.Image has it in addition to the address
+			want.Slices = src.Slices
 		}
 		if reflect.DeepEqual(withPlainHosts(src), withPlainHosts(want)) {
 			return image.URI()
@@ -45,7 +45,6 @@ func rbdOf(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 	return ""
 }
 
-// withPlainHosts returns a source with its hosts in order and in one notation.
 func withPlainHosts(src *libvirtxml.DomainDiskSource) *libvirtxml.DomainDiskSource {
 	plain, network := *src, *src.Network
 	plain.Network, network.Hosts = &network, slices.Clone(network.Hosts)

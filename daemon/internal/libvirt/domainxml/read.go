@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
+// Domain is the content of a domain's XML.
 type Domain struct {
 	Name      string
 	Active    bool  // the XML describes a process
