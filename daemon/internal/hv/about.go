@@ -60,8 +60,8 @@ type Host interface {
 	HookRefuses(ctx context.Context, id string) (bool, error)
 	// Up reports whether the connection works now.
 	Up() bool
-	// Events returns a new subscription, which ends when ctx ends. It starts with EventConnected
-	// if the connection is up. A slow reader loses the oldest events, and gets another
-	// EventConnected instead.
+	// Events returns a subscription, which ends when ctx ends. It starts with EventConnected if
+	// the connection is up. A slow reader loses the oldest events, and gets another EventConnected
+	// instead.
 	Events(ctx context.Context) <-chan Event
 }

@@ -17,8 +17,8 @@ type BlockJobs interface {
 	Job(ctx context.Context, id, target string) (*Job, error)
 	// SetJobBandwidth changes the cap of the running job; 0 removes it.
 	SetJobBandwidth(ctx context.Context, id, target string, bytesPerSecond int64) error
-	// Pivot ends a ready job and makes its target the live disk. It returns ErrNotReady if the job
-	// is not ready. When it returns nil, the hypervisor has closed the images that the disk left.
+	// Pivot ends a ready job and makes its target the live disk, or returns ErrNotReady. When it
+	// returns nil, the hypervisor has closed the images that the disk left.
 	Pivot(ctx context.Context, id, target string) error
 	// AbortJob ends the job; the disk stays on its present chain. It returns nil if there is no
 	// job or the domain is not active. The target of an active commit may stay open for writing
@@ -27,6 +27,6 @@ type BlockJobs interface {
 	// EndConnections closes the connections of an active domain's process to the server of the NBD
 	// export at an address, as if the server were down. Unanswered requests fail, and a job that
 	// writes there ends with an error, unnoticed by its guest. Every later request of a guest's
-	// disk on the export itself fails. It returns nil if there are no connections.
+	// disk on the export fails. It returns nil if there are no connections.
 	EndConnections(ctx context.Context, id, address string) error
 }

@@ -4,10 +4,10 @@ package hv
 
 import "context"
 
-// DirtyTracker tracks the writes of a domain's process to one of its live disks, in bitmaps of
-// units. A bitmap ends with the process. A recording bitmap gets a guest's write when its data
-// reaches the image, or later, but before QEMU acknowledges it to the guest. Every method returns
-// ErrNotActive for a domain that is off, and ErrNotFound for an absent disk.
+// DirtyTracker tracks the writes of a domain's process to a live disk, in bitmaps of units, which
+// end with the process. A recording bitmap gets a guest's write when its data reaches the image,
+// or later, but before QEMU acknowledges it to the guest. Every method returns ErrNotActive for a
+// domain that is off, and ErrNotFound for an absent disk.
 type DirtyTracker interface {
 	// CanTrack returns nil if bitmaps of the disk can be created and read, and otherwise the
 	// reason. It returns ErrBusy while the process serves its images to another program.

@@ -144,7 +144,7 @@ type DiskSpec struct {
 	Backing   []Image `json:",omitempty"` // top first; empty if the image has no backing image
 	ReadOnly  bool
 	Shareable bool // another guest may open the image too; raw images only
-	BootOrder int  // 0 if none
+	BootOrder int  // 0 if none; the guest boots from 1
 	// Definition, if not empty, is a result of DiskDefinition for a disk with this Target. The
 	// disk is attached exactly as it was, with its address, and the fields above are ignored.
 	Definition string
@@ -158,8 +158,7 @@ type DiskSpec struct {
 	// NoBootOrder ignores the boot order in Slot.
 	NoBootOrder bool
 	// Reserved are results of DiskDefinition for absent disks that will return unchanged. Their
-	// settings count as taken for this disk, and the hypervisor chooses its address apart from
-	// theirs. Only AttachDisk reads Reserved.
+	// settings and addresses count as taken. Only AttachDisk reads Reserved.
 	Reserved []string
 }
 

@@ -51,7 +51,7 @@ type Domain struct {
 	Autostart   bool
 	// ManagedSave: a start would restore an old XML with old paths.
 	ManagedSave bool
-	// Moved: the domain is off here because its process went to another host by live migration. As
+	// Moved: the domain is off here because live migration moved its process to another host. As
 	// far as this host knows, it runs there. A restart of libvirt loses this fact.
 	Moved       bool
 	Snapshots   int
@@ -138,7 +138,6 @@ type Domains interface {
 	RunState(ctx context.Context, id string) (RunState, error)
 	// TopImage returns the path of the disk's top image, in the process or, if the domain is not
 	// active, in the persistent definition. It makes one libvirt call, for callers that look every
-	// second. It also returns ErrUnavailable while libvirt has not answered an earlier call on the
-	// domain.
+	// second. It returns ErrUnavailable also while an earlier call on the domain is unanswered.
 	TopImage(ctx context.Context, id, target string) (string, error)
 }

@@ -22,9 +22,8 @@ const (
 	EventDeviceRemoved EventKind = "device_removed"
 )
 
-// Event is a hint that something changed. Decide nothing from an event or from its absence. Path
-// is the image of a job or of an I/O error, and empty in other events. Only Domain shows which
-// device was removed.
+// Event is a hint that something changed: decide nothing from an event or from its absence. Path
+// is the image of a job or of an I/O error. Only Domain shows which device was removed.
 type Event struct {
 	Kind     EventKind
 	DomainID string

@@ -9,9 +9,9 @@ import (
 
 const feedDepth = 64
 
-// Feed sends the events of a Hypervisor to its subscribers and keeps the promise of
-// Hypervisor.Events. Implementations of Hypervisor own one. The zero Feed is usable and down. A
-// Feed is safe for concurrent use, and Publish never waits for a subscriber.
+// Feed sends the events of a Hypervisor to its subscribers as Hypervisor.Events promises. The zero
+// Feed is usable and down. A Feed is safe for concurrent use, and Publish never waits for a
+// subscriber.
 type Feed struct {
 	mu   sync.Mutex
 	up   bool

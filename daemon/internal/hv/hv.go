@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hv is the hypervisor in Volferry's own nouns: domains, disks, image chains, block jobs,
-// pools, events. It imports the standard library only. Package libvirt implements it on a real
-// libvirtd, package hv/hvtest on an in-memory model. One conformance suite in hvtest checks both.
+// pools, events. Package libvirt implements it on a real libvirtd, package hv/hvtest on an
+// in-memory model. One conformance suite in hvtest checks both.
 //
-// A call that changes something does not return when its context ends. It returns when its outcome
-// is known, or with ErrUnavailable if it cannot be known.
+// A call that changes something does not return when its context ends, but when its outcome is
+// known, or with ErrUnavailable if it cannot be known.
 //
 // No call decides anything. Callers read the state, act, and read it again, because a broken
 // connection leaves the outcome of a call unknown.

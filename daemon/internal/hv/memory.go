@@ -14,8 +14,7 @@ type Memory interface {
 	// block job runs, and ErrUnsupported for a transient domain, which would be lost.
 	SaveMemory(ctx context.Context, id, path string) error
 	// SavingMemory reports whether a SaveMemory of the domain is under way; its caller may have
-	// died. A domain that was paused before looks the same during the save. It returns false for a
-	// domain that is off.
+	// died. A domain that was paused before looks the same during the save.
 	SavingMemory(ctx context.Context, id string) (bool, error)
 	// SavedDisks reads the disks of domain id's process from a file of SaveMemory. It returns
 	// ErrIncomplete if the hypervisor has not written the file completely.

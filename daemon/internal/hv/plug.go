@@ -8,7 +8,7 @@ import "context"
 type Plug interface {
 	// GrowDisk makes the top image of the live disk sizeBytes large, a multiple of 512, and
 	// notifies the guest, running or paused. The added bytes read as zeros. It returns nil if the
-	// disk has this size. It would shrink a larger disk, so compare CapacityBytes before. A block
+	// disk has this size, and would shrink a larger one: compare CapacityBytes before. A block
 	// device must have the size already; GrowDisk only makes the process see it. It returns
 	// ErrBusy while a block job runs on the disk, and ErrUnsupported if the top image is the
 	// beginning of a larger one.

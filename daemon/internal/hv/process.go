@@ -59,27 +59,26 @@ type ProcessUser struct {
 	Given bool
 }
 
-// Processes looks at the process of a domain in the kernel.
+// Processes looks at the process of a domain in the kernel. Every method except QEMUUser returns
+// ErrNotActive if the domain is off.
 type Processes interface {
 	// OpenFiles lists the open files of the domain's process on the images at these paths, in one
 	// look. Files and devices are compared by device and inode (or device number) as /proc shows
 	// them; images of type network come from QEMU. The hypervisor's own records are ignored. An
-	// absent path is an error (fs.ErrNotExist), an absent address never. It returns ErrNotActive
-	// if the domain is off, and ErrNoProcess, not an empty list, if an active domain's process
-	// cannot be found. If the hypervisor does not know a running process of the domain, QEMU
-	// cannot be queried, and each address counts as open for writing.
+	// absent path is an error (fs.ErrNotExist), an absent address never. It returns ErrNoProcess,
+	// not an empty list, if an active domain's process cannot be found. If the hypervisor does not
+	// know a running process of the domain, QEMU cannot be queried, and each address counts as
+	// open for writing.
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]OpenFile, error)
 	// Process returns the process of an active domain and its start arguments, from /proc. It
-	// returns ErrNotActive if the domain is off, and ErrNoProcess if the process cannot be found
-	// or several processes claim to be it.
+	// returns ErrNoProcess if none is found, or several processes claim to be it.
 	Process(ctx context.Context, id, target string) (Process, error)
 	// QEMUVersion returns the QEMU version of an active domain's process, zero if unknown. It may
-	// differ from About's: a process keeps the program that started it. It returns ErrNotActive if
-	// the domain is off.
+	// differ from About's: a process keeps the program that started it.
 	QEMUVersion(ctx context.Context, id string) (Version, error)
 	// WriteDeniedBy returns the rule that denies the process of an active domain to write to the
 	// image at path, even if another rule allows it, or nil. No job can write there. It returns
-	// ErrNotActive if the domain is off, and ErrNoProcess as OpenFiles does.
+	// ErrNoProcess as OpenFiles does.
 	WriteDeniedBy(ctx context.Context, id, path string) (*Rule, error)
 	// QEMUUser returns the user of a domain's process, present or future. An empty id means a
 	// domain that names no user. It returns ErrUnsupported if QEMU has no user of its own.

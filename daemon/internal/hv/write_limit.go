@@ -11,9 +11,8 @@ type WriteLimits interface {
 	// together.
 	ResetWriteLimit(ctx context.Context, id, target string) error
 	// LiveWriteLimit returns the limit on the guest's writes to the live disk, in bytes per
-	// second, whichever program has set it; 0 means none. PutWriteLimit sets the limit regardless
-	// of the definition, to restore a limit that the caller has read. Both return ErrUnsupported
-	// as ResetWriteLimit does.
+	// second, whichever program has set it; 0 means none. PutWriteLimit sets it regardless of the
+	// definition, to restore a limit. Both return ErrUnsupported as ResetWriteLimit does.
 	LiveWriteLimit(ctx context.Context, id, target string) (bytesPerSecond int64, err error)
 	PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error
 	// DiskStats reads the counters of the live disk.

@@ -167,7 +167,6 @@ func checkAttach(disks []hv.Disk, disk *hv.Disk) error {
 	return nil
 }
 
-// placeOf returns libvirt's index for a new disk: before the first later disk of its bus.
 func placeOf(disks []hv.Disk, disk *hv.Disk) int {
 	at := slices.IndexFunc(disks, func(d hv.Disk) bool { return d.Bus == disk.Bus && d.Target > disk.Target })
 	if at < 0 {

@@ -104,7 +104,6 @@ func (b *bench) over(t *testing.T, name string, backing hv.Image) hv.Image {
 	return img
 }
 
-// define makes a stopped domain with this chain as vda.
 func (b *bench) define(t *testing.T, edit func(*hv.Disk), chain ...hv.Image) string {
 	t.Helper()
 	id := uuid.NewString()
@@ -131,7 +130,6 @@ func (b *bench) define(t *testing.T, edit func(*hv.Disk), chain ...hv.Image) str
 	return id
 }
 
-// start makes a running domain on a new raw image with 1 in block 0.
 func (b *bench) start(t *testing.T) *guest {
 	t.Helper()
 	src := b.image(t, "src.raw", Raw)
@@ -141,7 +139,6 @@ func (b *bench) start(t *testing.T) *guest {
 	return &guest{bench: b, id: id, src: src}
 }
 
-// snapshot puts an overlay on top and writes 2 to the blocks through it.
 func (g *guest) snapshot(t *testing.T, blocks ...int64) hv.Image {
 	t.Helper()
 	overlay := g.overlay(t, g.domain(t).LiveDisk("vda").Top())
@@ -164,7 +161,6 @@ func (b *bench) read(t *testing.T, id string) *hv.Domain {
 	return d
 }
 
-// wantLive compares the live chain of vda, which always has an explicit end.
 func (g *guest) wantLive(t *testing.T, chain ...hv.Image) {
 	t.Helper()
 	disk := g.domain(t).LiveDisk("vda")

@@ -27,7 +27,6 @@ func (b *bench) definition(t *testing.T, id string, where hv.Where, target strin
 	return definition
 }
 
-// ask requests the disk from the guest twice, as a caller without an answer does.
 func (g *guest) ask(t *testing.T, target string) {
 	t.Helper()
 	for range 2 {
@@ -43,7 +42,6 @@ func (g *guest) awaitGone(t *testing.T, target string) {
 	eventually(t, "the disk is gone", func() bool { return g.domain(t).LiveDisk(target) == nil })
 }
 
-// unplug removes a live disk from a guest, if the guest has it.
 func (g *guest) unplug(t *testing.T, target string) {
 	t.Helper()
 	if g.domain(t).LiveDisk(target) == nil {

@@ -66,7 +66,7 @@ func (f *Fake) call(ctx context.Context, name string, effect func() error) error
 	if err := happen(due, true); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if !f.Up() { // the answer was lost
+	if !f.Up() {
 		return fmt.Errorf("%s: %w", name, hv.ErrUnavailable)
 	}
 	return nil

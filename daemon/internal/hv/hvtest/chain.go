@@ -150,7 +150,6 @@ func checkImage(img hv.Image) error {
 	return nil
 }
 
-// expect records the content of a disk that is new to the guest, for AssertNoWriteLost.
 func (f *Fake) expect(dom *domain, disk *hv.Disk) error {
 	if dom.acked[disk.Target] != nil {
 		return nil

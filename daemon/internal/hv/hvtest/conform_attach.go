@@ -167,7 +167,7 @@ func testSameDisk(t *testing.T, b *bench) {
 
 func testAddresses(t *testing.T, b *bench) {
 	g := b.start(t)
-	g.attach(t, g.id, hv.Live, g.spec(t, "vdc")) // only in the live domain
+	g.attach(t, g.id, hv.Live, g.spec(t, "vdc"))
 	spec := g.spec(t, "vdd")
 	g.attach(t, g.id, hv.Config, spec)
 	same := hv.DiskSpec{Target: "vdd", Definition: g.definition(t, g.id, hv.Config, "vdd")}

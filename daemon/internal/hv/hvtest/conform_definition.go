@@ -31,7 +31,6 @@ func (b *bench) domainDefinition(t *testing.T, id string) hv.DomainDefinition {
 	return def
 }
 
-// undefine removes a definition, and checks that the domain is gone.
 func (b *bench) undefine(t *testing.T, id string) {
 	t.Helper()
 	for range 2 {

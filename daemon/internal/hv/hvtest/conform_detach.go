@@ -105,7 +105,6 @@ func testRequestEnds(t *testing.T, b *bench) {
 	}
 }
 
-// testReplug changes the image in a slot of the guest.
 func testReplug(t *testing.T, b *bench) {
 	g := b.start(t)
 	spec := g.spec(t, "vdc")

@@ -29,7 +29,6 @@ const unitBytes = 64 << 10
 
 const blocksPerUnit = unitBytes / BlockSize
 
-// sharers returns two running domains with one raw image as vda.
 func (b *bench) sharers(t *testing.T) (one, other *guest) {
 	t.Helper()
 	src := b.image(t, "shared.raw", Raw)
@@ -88,7 +87,6 @@ func (g *guest) wantDirty(t *testing.T, name string, want ...hv.DirtyRange) {
 	}
 }
 
-// units returns the range of n units from first on.
 func units(first, n int64) hv.DirtyRange {
 	return hv.DirtyRange{Offset: first * unitBytes, Bytes: n * unitBytes}
 }
@@ -96,7 +94,7 @@ func units(first, n int64) hv.DirtyRange {
 func testDirtyOwn(t *testing.T, b *bench) {
 	one, other := b.sharers(t)
 	one.track(t, "a-r0")
-	other.track(t, "a-r0")
+	other.track(t, "a-r0") // names are per process
 	one.write(t, 0, 3, 4)
 	other.write(t, 3, 9)
 	for _, g := range []*guest{one, other} {

@@ -83,7 +83,6 @@ func testStates(t *testing.T, b *bench) {
 	t.Errorf("Domains() lacks %s", id)
 }
 
-// runStateIs compares RunState with a result of Domain.
 func (b *bench) runStateIs(t *testing.T, d *hv.Domain) {
 	t.Helper()
 	got, err := b.hv.RunState(t.Context(), d.ID)

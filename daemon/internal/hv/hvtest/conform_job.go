@@ -120,7 +120,7 @@ func testShallowCopy(t *testing.T, b *bench, dst hv.Image) *guest {
 	g.wantLive(t, overlay, g.src)
 	g.awaitReady(t, hv.JobCopy, dst)
 	awaitEvent(t, events, hv.Event{Kind: hv.EventBlockJob, DomainID: g.id, Path: overlay.Path, Detail: "ready"})
-	g.GuestWrite(t, g.id, "vda", 5, 6) // mirrored, because the job is ready
+	g.GuestWrite(t, g.id, "vda", 5, 6)
 
 	ok(t, g.hv.Suspend(t.Context(), g.id))
 	g.awaitDrained(t)
@@ -162,7 +162,7 @@ func testCopyOverBases(t *testing.T, b *bench) {
 	overlay := g.snapshot(t, 1)
 	ok(t, g.hv.BlockCopy(t.Context(), id, "vda", dst, hv.BlockCopyOptions{Shallow: true, Backing: []hv.Image{middle, base}, GranularityBytes: 64 << 10}))
 	g.awaitReady(t, hv.JobCopy, dst)
-	g.GuestWrite(t, id, "vda", 21, 5) // part of a cluster; the rest is the base image's
+	g.GuestWrite(t, id, "vda", 21, 5)
 	ok(t, g.hv.Suspend(t.Context(), id))
 	g.awaitDrained(t)
 	ok(t, g.hv.Pivot(t.Context(), id, "vda"))
@@ -186,7 +186,7 @@ func testCopyOverBases(t *testing.T, b *bench) {
 func testFullCopy(t *testing.T, b *bench) {
 	src, dst := b.image(t, "src.raw", Raw), b.image(t, "dst.raw", Raw)
 	b.WriteImage(t, src, 4, 9)
-	b.WriteImage(t, dst, 5, 9) // a full copy overwrites it
+	b.WriteImage(t, dst, 5, 9)
 	id := b.define(t, func(d *hv.Disk) { d.Shareable = true }, src)
 	b.Start(t, id)
 	g := &guest{bench: b, id: id, src: src}
@@ -252,7 +252,7 @@ func testSizeMismatch(t *testing.T, b *bench) {
 	overlay := g.snapshot(t, 1)
 	small := hv.Image{Type: hv.SourceFile, Format: Raw, Path: b.Path(t, "small.raw")}
 	b.CreateImage(t, small.Path, Raw, diskBytes/2)
-	_ = g.hv.BlockCopy(t.Context(), g.id, "vda", small, hv.BlockCopyOptions{Shallow: true}) // may return no error
+	_ = g.hv.BlockCopy(t.Context(), g.id, "vda", small, hv.BlockCopyOptions{Shallow: true})
 	eventually(t, "the job is gone", func() bool {
 		job, err := g.hv.Job(t.Context(), g.id, "vda")
 		ok(t, err)

@@ -62,7 +62,7 @@ func startLeased(t *testing.T, env LeaseEnv, shareable bool) *leasedGuest {
 	src := b.image(t, "src.raw", Raw)
 	id := b.define(t, func(d *hv.Disk) { d.Shareable = shareable }, src)
 	g := &leasedGuest{guest: &guest{bench: b, id: id, src: src}, env: env}
-	for _, target := range []string{"vdc", "sda"} {
+	for _, target := range []string{"vdc", "sda"} { // the second comes first, because of its bus
 		spec := b.spec(t, target)
 		if target == "sda" {
 			spec.Bus = "sata"
@@ -157,7 +157,7 @@ func (g *leasedGuest) copyTo(t *testing.T, dst hv.Image) {
 
 func testLeasesOfACopy(t *testing.T, g *leasedGuest) {
 	dst := g.image(t, "dst.raw", Raw)
-	if !g.domain(t).LiveDisk("vda").Shareable {
+	if !g.domain(t).LiveDisk("vda").Shareable { // libvirt puts no overlay over such a disk
 		g.over(t)
 	}
 	g.copyTo(t, dst)

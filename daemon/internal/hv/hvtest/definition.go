@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// definition is a Fake's serialized domain.
 type definition struct {
 	ID          string
 	Name        string

@@ -188,7 +188,6 @@ func (f *Fake) TopImage(ctx context.Context, id, target string) (path string, er
 	return path, err
 }
 
-// view returns a copy for a caller, with the mirrors of the jobs.
 func (d *domain) view() hv.Domain {
 	v := d.Domain
 	v.Occupied = d.occupied

@@ -35,10 +35,10 @@ type Fake struct {
 	domains    map[string]*domain
 	pools      map[string]*hv.PoolInfo
 	extents    map[string]int64
-	perLook    int // blocks that a look advances a job
+	perLook    int
 	faults     []*Fault
 	calls      []string
-	runs       int // number of processes started so far
+	runs       int
 	boots      int
 	about      hv.About
 	nvram      map[string][]byte // files, which outlive their domains
@@ -56,18 +56,16 @@ type Fake struct {
 // running domain has the leases of the images that its disks write to, and every active one the
 // leases of the images that its jobs write to.
 type locks struct {
-	on bool
-	// why is the reason against every switch, if any.
-	why string
-	// elsewhere are the images leased by domains of other hosts.
+	on        bool
+	why       string
 	elsewhere map[string]bool
 }
 
 type domain struct {
 	hv.Domain // Live and Config without mirrors
 	jobs      map[string]*job
-	backups   map[string]bool // the disks with a backup, by target
-	saved     []hv.Disk       // the disks for a start from a managed save
+	backups   map[string]bool
+	saved     []hv.Disk
 	acked     map[string]map[int64]uint64
 	// beganOn are the images in the process's start arguments, plugged the disks attached later.
 	beganOn   []string
@@ -101,10 +99,9 @@ type domain struct {
 	thaws    bool
 }
 
-// staleView is the state of a hypervisor that died between the process's action and its record.
 type staleView struct {
 	live []hv.Disk
-	jobs map[string]bool // the disks with a recorded job
+	jobs map[string]bool
 	lost bool
 }
 
@@ -174,7 +171,6 @@ func (d *domain) statsOf(target string) *hv.DiskStats {
 	return d.stats[target]
 }
 
-// forget drops the known content of removed disks, so that another disk may get their target.
 func (d *domain) forget() {
 	maps.DeleteFunc(d.acked, func(target string, _ map[int64]uint64) bool {
 		return d.LiveDisk(target) == nil && d.ConfigDisk(target) == nil

@@ -58,7 +58,7 @@ func (m *Images) Extend(path string, sizeBytes int64) error {
 	img, err := m.open(path)
 	switch {
 	case err != nil:
-	case img.device != 0: // the image on it does not change
+	case img.device != 0:
 		img.device = sizeBytes
 	default:
 		img.size = sizeBytes

@@ -88,7 +88,6 @@ func (f *Fake) end(id string, killed bool, details ...string) error {
 	return nil
 }
 
-// loseUnflushed drops unflushed data from the targets of a domain's jobs.
 func (f *Fake) loseUnflushed(dom *domain, host bool) {
 	for _, j := range dom.jobs {
 		j.lose(f.files[j.dst.Path], host)

@@ -36,13 +36,12 @@ var ErrLocked = fmt.Errorf("%w: it is locked by a running domain", hv.ErrInUse)
 
 // image is one image file. An absent block reads from the layer below, or as zero without one.
 type image struct {
-	format  string
-	size    int64
-	device  int64    // size of the block device with the qcow2 image, 0 for other images
-	backing hv.Image // in the qcow2 header
-	secret  string   // for the encrypted content of a qcow2 image
-	blocks  map[int64]uint64
-	// unstored has the previous values of blocks with unflushed writes.
+	format   string
+	size     int64
+	device   int64
+	backing  hv.Image
+	secret   string
+	blocks   map[int64]uint64
 	unstored map[int64]uint64
 	full     bool
 	writes   int64
@@ -50,12 +49,10 @@ type image struct {
 	kept     int64
 	before   int64
 	born     int64
-	opID     string // the op that made it, in a pool that records it
+	opID     string
 	// bitmaps are its stored dirty bitmaps, by name, with the blocks written since.
-	bitmaps map[string]map[int64]bool
-	// idle are the bitmaps that record no writes.
-	idle map[string]bool
-	// snapshots are its Ceph snapshots, by name.
+	bitmaps   map[string]map[int64]bool
+	idle      map[string]bool
 	snapshots map[string]*ImageSnapshot
 }
 
@@ -65,11 +62,11 @@ type ImageInfo struct {
 	SizeBytes int64
 	// DeviceBytes is the size of the block device with a qcow2 image, 0 for other images.
 	DeviceBytes int64
-	Backing     hv.Image // the zero Image if there is none
-	Secret      string   // for the encrypted content of a qcow2 image
-	Allocated   int      // blocks that the image itself has
-	Written     int64    // number of its last write, as its modification time
-	Before      int64
+	Backing     hv.Image
+	Secret      string
+	Allocated   int
+	Written     int64 // number of its last write, as its modification time
+	Before      int64 // the same when the host was booted
 	Born        int64 // distinguishes it from an earlier image at its path
 }
 
@@ -80,7 +77,7 @@ type ImageSnapshot struct {
 	// Written: the image was written since.
 	Written bool
 
-	writes int64 // of the image when the snapshot was made
+	writes int64
 }
 
 // Images is the storage of a simulated host: images by path. Its methods do the work of image
@@ -305,7 +302,7 @@ func (m *Images) read(chain []hv.Image) (map[int64]uint64, error) {
 
 func (m *Images) headerChain(path string) ([]hv.Image, error) {
 	var chain []hv.Image
-	secret := "" // of a container; raw content is taken unchanged
+	secret := ""
 	for path != "" {
 		img, err := m.open(path)
 		if err != nil {

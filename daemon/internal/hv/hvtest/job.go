@@ -13,13 +13,13 @@ import (
 type job struct {
 	kind        hv.JobKind
 	dst         hv.Image
-	backing     []hv.Image // of dst, from the caller
-	whole       bool       // not only the top layer is copied
+	backing     []hv.Image
+	whole       bool
 	synchronous bool
 	bandwidth   int64
 	dirty       map[int64]bool
 	copied      int64 // blocks
-	behind      int64 // bytes that remain in addition to dirty
+	behind      int64
 	ready       bool
 	// scan is how many looks remain until the job has scanned the disk.
 	scan int
@@ -65,7 +65,6 @@ func (j *job) lose(to *image, host bool) {
 	}
 }
 
-// scanLooks is how many looks a job needs to scan its disk.
 const scanLooks = 4
 
 func (j *job) mark(blocks map[int64]uint64) {

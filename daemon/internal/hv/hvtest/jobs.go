@@ -316,7 +316,6 @@ func (f *Fake) breakJob(dom *domain, disk *hv.Disk) {
 	f.jobEvent(dom, disk, "failed")
 }
 
-// advance advances the jobs of a domain, even while it is paused.
 func (f *Fake) advance(dom *domain, blocks int) {
 	if blocks == 0 {
 		return
@@ -382,7 +381,7 @@ func (f *Fake) look(id string) (*domain, error) {
 		return nil, err
 	}
 	if dom.lost() && !dom.Persistent {
-		return nil, fmt.Errorf("%w: domain %s", hv.ErrNotFound, id)
+		return nil, fmt.Errorf("%w: domain %s", hv.ErrNotFound, id) // only its process exists
 	}
 	f.obey(dom)
 	f.advance(dom, f.perLook)

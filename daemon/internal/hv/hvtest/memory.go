@@ -22,7 +22,7 @@ type memory struct {
 	Disks  []hv.Disk
 	// Acked is the content that the restored guest expects on its disks.
 	Acked  map[string]map[int64]uint64
-	ByUser bool // a person had paused it
+	ByUser bool
 }
 
 const memoryMode = 0o600

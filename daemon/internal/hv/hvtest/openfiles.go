@@ -181,7 +181,6 @@ func opensOf(disk *hv.Disk) []hold {
 	return opens
 }
 
-// holds lists the open images of the domain's process, each once.
 func (d *domain) holds() []hold {
 	var holds []hold
 	for _, h := range d.opens() {

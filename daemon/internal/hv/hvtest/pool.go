@@ -60,6 +60,7 @@ func (f *Fake) rounded(pool string, sizeBytes int64) int64 {
 	return (sizeBytes + extent - 1) / extent * extent
 }
 
+// CreateVolume implements hv.Hypervisor.
 func (f *Fake) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error) {
 	var vol *hv.PoolVolume
 	err := f.call(ctx, "CreateVolume", func() error {

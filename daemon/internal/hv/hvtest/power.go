@@ -29,7 +29,7 @@ func (f *Fake) setRunning(ctx context.Context, name, id string, paused bool) err
 		case dom.PauseReason == hv.PauseAsleep:
 			return errors.New("domain is pmsuspended")
 		case dom.PauseReason == hv.PauseCrashed && paused:
-			return nil
+			return nil // libvirt reports success, and the guest stays crashed
 		}
 		if !paused && dom.byUser {
 			f.violate("domain %s was resumed though a person had paused it", dom.Name)

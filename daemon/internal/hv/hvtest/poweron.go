@@ -16,7 +16,7 @@ func (f *Fake) PowerOn(ctx context.Context, id string) error {
 		case err != nil:
 			return err
 		case dom.lost():
-			return hv.ErrInUse // by the running process
+			return hv.ErrInUse
 		case dom.State.Active():
 			return nil
 		}

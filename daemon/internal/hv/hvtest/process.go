@@ -34,7 +34,6 @@ func (f *Fake) start(id string) error {
 	return nil
 }
 
-// run starts a process with these disks open.
 func (f *Fake) run(dom *domain, disks []hv.Disk) (err error) {
 	for i := range disks {
 		disk := &disks[i]
@@ -120,7 +119,7 @@ func (f *Fake) askHook(id, token string) error {
 	dom.starting = over
 	f.mu.Unlock()
 	defer func() {
-		f.mu.Lock() // held until the start is over
+		f.mu.Lock()
 		dom.starting = nil
 		close(over)
 	}()

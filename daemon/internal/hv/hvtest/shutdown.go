@@ -10,7 +10,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// asksOfSlow is how many requests a slow guest needs.
 const asksOfSlow = 2
 
 // SetShutdown sets the guest's reaction to requests from now on, including requests that it has not

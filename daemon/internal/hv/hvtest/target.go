@@ -43,7 +43,6 @@ func (f *Fake) Connectable(ctx context.Context, at string) (bool, error) {
 	return is, err
 }
 
-// ofTarget reports whether a path is in the directory of a target's volumes.
 func (f *Fake) ofTarget(at string) bool {
 	for other := range f.targets {
 		if path.Dir(other) == path.Dir(at) {
