@@ -17,8 +17,8 @@ import (
 // that work.
 const maxBacking = 200
 
-// leansOn reports whether the disk has the place further down in its chain. It reads headers where
-// the definition does not state the end of the chain.
+// leansOn reports whether the disk has the place further down in its chain, by headers where the
+// definition does not state the end of the chain.
 func (p Place) leansOn(d *hv.Disk) (bool, error) {
 	return walkHeaders(d, func(image string) (bool, error) {
 		_, err := Identify(image)
@@ -26,8 +26,8 @@ func (p Place) leansOn(d *hv.Disk) (bool, error) {
 	}, p.Is)
 }
 
-// Beneath returns the paths of the images below a disk according to the headers of its images,
-// where its definition does not state the end of the chain. An absent image has no images below.
+// Beneath returns the paths of the images below a disk by the headers of its images, where its
+// definition does not state the end of the chain. An absent image has none.
 func Beneath(d *hv.Disk) (paths []string, err error) {
 	_, err = walkHeaders(d, func(image string) (bool, error) {
 		_, err := Stat(image)
@@ -42,9 +42,9 @@ func Beneath(d *hv.Disk) (paths []string, err error) {
 	return paths, err
 }
 
-// walkHeaders follows a chain by the headers of its images from the end of the disk's definition.
-// It stops at the first absent image, or when found returns true, and reports the latter. It reads
-// only images with the stated format qcow2: a guest can write anything into a raw image.
+// walkHeaders follows a chain by headers from the end of the disk's definition. It stops at the
+// first absent image, or when found returns true, and reports the latter. It reads only images
+// with the stated format qcow2: a guest can write anything into a raw image.
 func walkHeaders(d *hv.Disk, there, found func(path string) (bool, error)) (bool, error) {
 	if d.Terminated || len(d.Chain) == 0 {
 		return false, nil

@@ -38,7 +38,7 @@ func (r Rules) CheckPath(ctx context.Context, path string) error {
 }
 
 // checkPlaced refuses a path in one of Volferry's own directories, and paths that CheckPlace or
-// CheckOpen refuses. For a link in a pool the error names the link, not a way to permit the link's
+// CheckOpen refuses. For a link in a pool the error names the link, not a way to permit its
 // target.
 func (r Rules) checkPlaced(ctx context.Context, path string) error {
 	if err := r.checkNotOwn(path); err != nil {
@@ -86,8 +86,8 @@ func (r Rules) checkBases(ctx context.Context, l api.Location) error {
 }
 
 // CheckLocation refuses a location from the registry, another host or a caller that no volume of
-// this host may have. In a pool CheckPool and CheckOpen decide, elsewhere CheckPath, and for base
-// images CheckPlaces. verdict begins the message of CheckPool, as in "cannot attach volume x".
+// this host may have: in a pool by CheckPool and CheckOpen, elsewhere by CheckPath, and for base
+// images by CheckPlaces. verdict begins the message of CheckPool, as in "cannot attach volume x".
 // Errors are *api.Error or the hypervisor's.
 func (r Rules) CheckLocation(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
 	check := r.CheckPath

@@ -62,8 +62,8 @@ type Self struct {
 }
 
 // Take calls then if the image at path is free. No other caller can take an image meanwhile. If
-// two callers take one image by two names, the second is refused, provided that each registers the
-// image by the end of then. Errors come from Look and then.
+// two callers take one image by two names, the second is refused, if each registers the image by
+// the end of then.
 func (c *Claims) Take(ctx context.Context, path string, self Self, then func() error) (h Holder, err error) {
 	err = c.Exclusive(func() error {
 		look, err := c.Look(ctx)
@@ -100,7 +100,7 @@ type heldVolume struct {
 type openMove struct {
 	id, volumeID, volumeName string
 	ends                     []moveEnd
-	bases                    api.Backing // of src, if it is here
+	bases                    api.Backing
 }
 
 type moveEnd struct{ what, path string }
@@ -204,9 +204,9 @@ func (l *Look) bases(yield func(claim) bool) {
 // ErrCannotTell means that it is unknown whether an image is free, so it may not be taken.
 var ErrCannotTell = errors.New("nobody can tell whose image it is")
 
-// Holder returns the owner of the image at path. For an image that overlaps it, the Holder has
-// only Words. It returns ErrCannotTell if the owner is unknown. The base images of a linked clone
-// count as taken like the clone itself, even for the clone's owner: other clones may use them too.
+// Holder returns the owner of the image at path, or ErrCannotTell. For an image that overlaps it,
+// the Holder has only Words. The base images of a linked clone count as taken, even for the
+// clone's owner: other clones may use them too.
 func (l *Look) Holder(path string, self Self) (Holder, error) {
 	return l.holder(path, self, l.images, l.bases)
 }

@@ -19,7 +19,6 @@ type Connector interface {
 	DisconnectDevice(ctx context.Context, path string) error
 }
 
-// mayConnect reports whether a connected device may be at the path.
 func mayConnect(path string) bool { return strings.HasPrefix(path, "/dev/") }
 
 // Connectable reports whether the volume at path has a device only while it is connected (Connect).
@@ -43,8 +42,8 @@ func Connect(ctx context.Context, c Connector, path, verdict string) error {
 	return err
 }
 
-// Disconnect undoes Connect. Call it when nothing on this host needs the device any more. It logs
-// a device that stays connected, which is harmless.
+// Disconnect undoes Connect, when nothing on this host needs the device any more. It logs a device
+// that stays connected, which is harmless.
 func Disconnect(ctx context.Context, c Connector, path string) error {
 	if !mayConnect(path) {
 		return nil

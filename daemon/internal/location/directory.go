@@ -12,7 +12,7 @@ import (
 
 // OpenTo returns who besides root could replace a file in dir, or make one there that passes for a
 // volume: all users or a group that may write to dir, or a user who owns dir or a directory above
-// it and so may rename files. It follows links. A directory that cannot be read counts as "".
+// it and so may rename files. It follows links, and returns "" for an unreadable directory.
 func OpenTo(dir string) string {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil || IsOfDevices(dir) {

@@ -15,9 +15,9 @@ import (
 )
 
 // Fingerprint identifies the image at a path (it follows links) among later images at the same
-// path, also after a reboot. For a file it has the inode and its birth time. For a device it has
-// the device's own identity (WWID, UUID of a map, serial, the file of a loop device, the disk of a
-// partition), or else its number. The error wraps unix.ENOENT if there is nothing.
+// path, also after a reboot: for a file by the inode and its birth time, for a device by its own
+// identity (WWID, UUID of a map, serial, the file of a loop device, the disk of a partition), or
+// else its number. The error wraps unix.ENOENT if there is nothing.
 func Fingerprint(path string) (string, error) {
 	if _, err := Stat(path); err != nil { // Stat has a time limit
 		return "", err
@@ -132,10 +132,9 @@ var numbered = regexp.MustCompile(`^device \d+:\d+$`)
 // IsNumberPrint reports whether a fingerprint is of a device without its own identity.
 func IsNumberPrint(fingerprint string) bool { return numbered.MatchString(fingerprint) }
 
-// SameImagePrint reports whether an earlier and a present fingerprint can belong to one image. If
-// a device had only a number earlier and has an identity now, an older version of this program
-// made the earlier fingerprint: that difference proves nothing. Nor does a difference by multipath
-// or another kernel (SameIdentity).
+// SameImagePrint reports whether an earlier and a present fingerprint can belong to one image. An
+// older version of this program fingerprinted a device with an identity by its number: that
+// difference proves nothing. Nor does a difference by multipath or another kernel (SameIdentity).
 func SameImagePrint(earlier, now string) bool {
 	if earlier == now {
 		return true
@@ -149,8 +148,8 @@ const devicePrefix = "device "
 // IsDevicePrint reports whether a fingerprint belongs to a block device.
 func IsDevicePrint(fingerprint string) bool { return strings.HasPrefix(fingerprint, devicePrefix) }
 
-// IdentityIn returns the device identity in a fingerprint, which is the same on each host with the
-// device, and no other device has it. It is empty for a file, and for a device without a printable
+// IdentityIn returns the device identity in a fingerprint, which distinguishes the device from all
+// others on each host that has it. It is empty for a file, and for a device without a printable
 // identity.
 func IdentityIn(fingerprint string) string {
 	if !IsDevicePrint(fingerprint) || IsNumberPrint(fingerprint) || api.Printable(fingerprint) != fingerprint {
@@ -189,7 +188,6 @@ func partIn(identity string) (p part, is bool) {
 	return part{number: m[1] + m[4], sector: m[2], uuid: m[3], disk: m[5]}, true
 }
 
-// agree reports whether two texts are equal or one is empty.
 func agree(a, b string) bool { return a == "" || b == "" || a == b }
 
 // namingTypes are the first digits of a WWID from scsi_id, and the kernel's notation for them.

@@ -64,7 +64,6 @@ func (r Rules) CheckFound(path, real string, device bool) error {
 	return r.checkLinked(ctx, path, real, device)
 }
 
-// checkLinked refuses an image outside of pools at a place where none may be.
 func (r Rules) checkLinked(ctx context.Context, path, real string, device bool) error {
 	if device {
 		return r.checkDevice(ctx, path, real)
@@ -75,8 +74,8 @@ func (r Rules) checkLinked(ctx context.Context, path, real string, device bool) 
 	return nil
 }
 
-// checkInOwn refuses a path below one of Volferry's own directories that contains a link, or that
-// is no file: with overlay_dir_shared other hosts can write there.
+// checkInOwn refuses a path below one of Volferry's own directories with a link, or to no file:
+// with overlay_dir_shared other hosts can write there.
 func checkInOwn(dir, path, real string, device bool) error {
 	at, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -147,8 +146,8 @@ func (r Rules) CheckOpen(path string) error {
 	return err
 }
 
-// RealPath is CheckOpen, and returns the image's path without links. If the image is absent or its
-// filesystem does not answer, it returns path.
+// RealPath is CheckOpen, and returns the image's path without links, or path if it is absent or
+// its filesystem does not answer.
 func (r Rules) RealPath(path string) (string, error) {
 	if api.IsNetwork(path) {
 		return path, nil

@@ -18,8 +18,8 @@ type Guests interface {
 }
 
 // CheckHeld is CheckLocation for the place of a volume of these instances. Outside of pools it
-// also accepts an image that the definition of one of the instances names on this host: it was
-// there before it became a volume.
+// also accepts an image that the definition of one of the instances names here: it was there
+// before it became a volume.
 func (r Rules) CheckHeld(ctx context.Context, h Guests, l api.Location, verdict string, instances ...string) error {
 	for _, id := range instances {
 		if l.Pool != "" || id == "" {

@@ -16,8 +16,7 @@ var (
 )
 
 // hiddenByUnit returns the end of the refusal of a path that the packaged unit hides and
-// ReadWritePaths does not restore. It is empty for other paths, and if systemd does not run this
-// process.
+// ReadWritePaths does not restore, or "".
 func hiddenByUnit(path string) string {
 	if os.Getenv("INVOCATION_ID") == "" || !inAny(slices.Concat(homeDirs, temporaryDirs), path) {
 		return ""

@@ -77,8 +77,7 @@ func HasVolume(d *hv.Disk, l api.Location, block bool) bool {
 
 // DiskOf finds the domain that names the image at path, or an overlapping image, anywhere in the
 // chain of a disk, running or defined. It returns the domain's name and the disk's target (vda),
-// both empty if no domain does. An error means that this is unknown for some disk, and that no
-// other disk has the image.
+// or "". An error means that this is unknown for some disk, and that no other disk has the image.
 func DiskOf(doms []hv.Domain, path string) (domain, target string, err error) {
 	place := PlaceOf(path)
 	for i := range doms {
@@ -106,7 +105,6 @@ func Names(d *hv.Disk, path string) (bool, error) {
 // NamedBy is Names for the image of this place.
 func (p Place) NamedBy(d *hv.Disk) (bool, error) { return p.among(d, p.Is) }
 
-// among is NamedBy with is as the comparison of paths.
 func (p Place) among(d *hv.Disk, is func(path string) (bool, error)) (bool, error) {
 	images := d.Chain
 	if d.Mirror != nil {
@@ -149,7 +147,7 @@ func Opens(ctx context.Context, ps Processes, dom *hv.Domain, path string) (bool
 	}
 	files, err := ps.OpenFiles(ctx, dom.ID, path)
 	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
-		return false, nil // it went off meanwhile
+		return false, nil
 	}
 	if err == nil && len(files) == 0 {
 		err = unknown

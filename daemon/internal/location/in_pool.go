@@ -14,19 +14,17 @@ import (
 )
 
 // InPool adds the pool to a location with only a path, if an active pool of this host has the
-// image, through whatever links. Path stays, unless it leads through a link in the directory of a
-// pool of files, which other users can change: then Path becomes the pool's path, because
-// CheckPool accepts no other. A directory that does not answer is compared as text. For devices
-// InPool asks libvirt, which does not know thin volumes in the directory of a volume group. Errors
-// are the hypervisor's.
+// image, through whatever links. A path through a link in the directory of a pool of files, which
+// other users can change, becomes the pool's path, because CheckPool accepts no other. A directory
+// that does not answer is compared as text. For devices InPool asks libvirt, which does not know
+// thin volumes in the directory of a volume group. Errors are the hypervisor's.
 func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	in, _, err := inPool(ctx, h, l)
 	return in, err
 }
 
-// InPoolOnceConnected is InPool for a volume of a target, which need not be connected. Without a
-// connection it adds a pool if no other pool may have the volume; once connected, CheckPool shows
-// whether it has.
+// InPoolOnceConnected is InPool for a volume of a target. Without a connection it adds a pool if
+// no other pool may have the volume; once connected, CheckPool shows whether it has.
 func InPoolOnceConnected(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	in, may, err := inPool(ctx, h, l)
 	if err != nil || in.Pool != "" || len(may) != 1 {
@@ -80,7 +78,6 @@ func hasItsDirectory(pool hv.PoolInfo) bool {
 	return HoldsFiles(pool) || slices.Contains([]string{"logical", "zfs", hv.ConnectorPool}, pool.Type)
 }
 
-// nameIn returns the name of an image in a pool, or "".
 func nameIn(pool hv.PoolInfo, path string) string {
 	if filepath.Dir(path) == filepath.Clean(pool.Path) {
 		return filepath.Base(path)

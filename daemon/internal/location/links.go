@@ -22,10 +22,9 @@ type foreignLink struct {
 }
 
 // follow resolves the symbolic links in a path as the kernel does. It also returns the first link
-// that may not be followed: a link that others than root of this host may have made. In the
-// directory of a pool of files that is a link in the place of a volume, or a link that leads out
-// of the pool. Links in the path of dir, a configured directory above path, are trusted. The last
-// part of the path need not exist.
+// that others than root of this host may have made; in the directory of a pool of files, the first
+// link in the place of a volume, or out of the pool. Links in the path of dir, a configured
+// directory above path, are trusted. The last part of the path need not exist.
 func follow(path, dir string, pools []hv.PoolInfo) (real string, foreign *foreignLink, err error) {
 	at, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -72,8 +71,8 @@ func follow(path, dir string, pools []hv.PoolInfo) (real string, foreign *foreig
 	return at, nil, nil
 }
 
-// foreignIn returns who may have made a link in a directory, nil for only root of this host. dir
-// is a path without links. It does not check who can write in the directory of a pool of files.
+// foreignIn returns who may have made a link in a directory (without links in its path), nil for
+// only root of this host. It does not check who can write in the directory of a pool of files.
 func foreignIn(dir string, pools []hv.PoolInfo) *foreignLink {
 	if pool := poolAround(dir, pools); pool != nil {
 		return &foreignLink{pool: pool}

@@ -17,8 +17,7 @@ type mount struct {
 	dev         uint64
 	// readOnly: the filesystem itself is read-only, not only this mount.
 	readOnly bool
-	// options are the options of the filesystem.
-	options []string
+	options  []string
 }
 
 // network reports whether the bytes are on another machine, by the kernel's names of such
@@ -69,7 +68,6 @@ func parseMount(line string) (m mount, ok bool) {
 	}, true
 }
 
-// unescapeMount undoes the octal escapes of blanks and backslashes.
 func unescapeMount(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }

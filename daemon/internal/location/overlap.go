@@ -2,10 +2,10 @@
 
 package location
 
-// Overlaps reports whether a write at one of the two places changes the other. Either they are the
-// same place; or one is made of the other, such as a partition and its disk, a map (LVM,
-// multipath) and its devices, a loop device and its file; or both are two names of a LUN or
-// namespace. An error means that this is unknown.
+// Overlaps reports whether a write at one of the two places changes the other: they are the same
+// place, or two names of a LUN or namespace, or one is made of the other, such as a partition and
+// its disk, a map (LVM, multipath) and its devices, a loop device and its file. An error means
+// that this is unknown.
 //
 // The kernel lets one program open a disk while another has a partition open, unless one of them
 // opens exclusively, which QEMU does not.
@@ -24,7 +24,6 @@ func (p Place) Meets(path string) (same, overlaps bool, err error) {
 	return false, overlaps, err
 }
 
-// isHere reports whether a place is an existing file or device of this host.
 func (p Place) isHere() bool { return p.madeOf != nil && !p.network && !p.absent && p.err == nil }
 
 // overlap reports whether one of two places is made of the other. Both exist here, and one is a

@@ -102,8 +102,8 @@ func (all parts) addDevice(dir string) error {
 	return all.add(Identity{Block: true, Dev: unix.Mkdev(major, minor)})
 }
 
-// loopFile returns the file of the loop device with this directory in /sys, nil if it is no loop
-// device, or its file was deleted and so is no volume's image.
+// loopFile returns the file of the loop device with this directory in /sys, nil if it is none, or
+// its file was deleted and so is no volume's image.
 func loopFile(dir string) (*Identity, error) {
 	path := attribute(dir, "loop/backing_file")
 	if path == "" {

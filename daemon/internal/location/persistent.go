@@ -24,8 +24,8 @@ func InMemory(dir string) (bool, error) {
 }
 
 // CheckPersistent refuses a path with its file in memory, which a reboot would delete: in /dev,
-// where a mistyped device name makes a file, and on any other tmpfs or ramfs. It accepts a path in
-// a nonexistent directory.
+// where a mistyped device name makes a file, and on any other tmpfs or ramfs. It accepts a
+// nonexistent directory.
 func CheckPersistent(path string) error {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {

@@ -24,12 +24,11 @@ type Place struct {
 	dir    Identity
 	name   string
 	err    error
-	// madeOf lazily returns the parts of the image.
 	madeOf func() (parts, error)
 }
 
-// PlaceOf finds the target of a path. If the target is unknown, the path is compared as text; a
-// path with another text may or may not be the same then.
+// PlaceOf finds the target of a path. If the target is unknown, the path is compared as text, and
+// a path with another text may be the same.
 func PlaceOf(path string) Place {
 	p := Place{path: path}
 	if api.IsNetwork(path) {
@@ -75,10 +74,9 @@ func (p *Place) findName(path string, links int) {
 }
 
 // cannotBeOn reports whether a path with an unknown target (its server is down, or denies root any
-// access) leads elsewhere: the path is below the mount point of a network filesystem, and the
-// place is not on that filesystem. The kernel knows its mounts without their servers, so a server
-// that is down does not affect unrelated images. It misses only a symbolic link on such a
-// filesystem to a file of this host.
+// access) leads elsewhere: it is below the mount point of a network filesystem without this place.
+// The kernel knows its mounts without their servers, so a server that is down does not affect
+// unrelated images. It misses only a symbolic link on such a filesystem to a file of this host.
 func (p Place) cannotBeOn(path string) bool {
 	table, err := os.ReadFile(mountInfo)
 	if err != nil {

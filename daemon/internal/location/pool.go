@@ -47,9 +47,9 @@ func FreeBytes(pool hv.PoolInfo, ofDir func(dir string) (int64, error)) (int64, 
 }
 
 // Shared reports whether pools of this type are always on several hosts, so that a pool of the
-// same name has the same bytes elsewhere. A LUN or a cluster filesystem may be shared too, but its
-// type does not show that. Under the name of a pool wrongly taken for shared, two guests would get
-// different bytes, so the operator lists those pools.
+// same name has the same bytes elsewhere. A LUN or a cluster filesystem may be shared too, which
+// its type does not show. With a pool wrongly taken for shared, two guests would get different
+// bytes, so the operator lists those pools.
 func Shared(poolType string) bool { return poolType == "netfs" }
 
 // OpenByMany reports whether several QEMU processes can have a raw image in a pool of this type
@@ -64,9 +64,9 @@ type PoolVolumes interface {
 	LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error)
 }
 
-// CheckPool refuses a location with another path than the path of its pool's volume on this host:
-// another image may be at that path. Below the directory of a pool of files it compares texts: the
-// paths may be equal now through a link that is replaced later. verdict begins the message, as in
+// CheckPool refuses a location with another path than its pool's volume has on this host: another
+// image may be at that path. Below the directory of a pool of files it compares texts: the paths
+// may be equal now through a link that is replaced later. verdict begins the message, as in
 // "cannot attach volume x". Errors are *api.Error or the hypervisor's.
 func CheckPool(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
 	if l.Pool == "" {

@@ -18,7 +18,6 @@ import (
 // its server is down.
 var ErrNoAnswer = errors.New("its filesystem does not answer")
 
-// statTimeout is how long a filesystem may take to answer a stat.
 const statTimeout = 5 * time.Second
 
 // Stat is stat(2) with a time limit: on a filesystem that does not answer the system call never
@@ -59,9 +58,9 @@ var (
 	filesystems = bounded[unix.Statfs_t]{timeout: statTimeout, call: unix.Statfs, hung: map[string]int{}}
 )
 
-// bounded makes every call in its own goroutine, and abandons it after the timeout. While a call
-// in a directory has no answer, it refuses further calls there: an unavailable pool must not cost
-// a thread and a timeout per image.
+// bounded makes every call in its own goroutine, and abandons it after the timeout. Meanwhile it
+// refuses further calls in that directory: an unavailable pool must not cost a thread and a
+// timeout per image.
 type bounded[T any] struct {
 	timeout time.Duration
 	call    func(path string, into *T) error

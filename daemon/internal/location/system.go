@@ -4,8 +4,8 @@ package location
 
 import "slices"
 
-// trees are system directories with everything below them. crossings are system directories with
-// places for volumes below them. A pool of either would show the system's own files as volumes.
+// trees are system directories with everything below them. crossings have places for volumes below
+// them. A pool of either would show the system's own files as volumes.
 var (
 	trees     = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/log"}
 	crossings = []string{"/", "/home", "/opt", "/root", "/tmp", "/var", "/var/cache", "/var/lib", "/var/lib/libvirt", "/var/tmp"}

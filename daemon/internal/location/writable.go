@@ -15,10 +15,10 @@ import (
 // access is a variable for the tests: a read-only mount needs a mount namespace.
 var access = unix.Access
 
-// CheckWritable refuses (permission_denied) a file in a directory where this process cannot write
-// despite its rights, because the mount is read-only for it. That applies to every directory that
-// the packaged unit does not name; the message explains how to name one. Block devices can be
-// written wherever their nodes are. It accepts an absent path.
+// CheckWritable refuses (permission_denied) a file in a directory where the mount is read-only for
+// this process, as for every directory that the packaged unit does not name; the message explains
+// how to name one. Block devices can be written wherever their nodes are. It accepts an absent
+// path.
 func CheckWritable(path string) error {
 	if api.IsNetwork(path) {
 		return nil // a read-only mount does not prevent connections to a socket
