@@ -19,8 +19,8 @@ const MaxAlignBytes = 4096
 
 // DirectAlignBytes returns the alignment of a raw file's size that QEMU needs in a directory to
 // write past the page cache (cache none and directsync). QEMU tests the alignment with a read at
-// the beginning of the file. With hole the file begins with a hole, and the test shows nothing on
-// most filesystems. DirectAlignBytes makes and removes a file in the directory.
+// the beginning of the file. hole: the file begins with a hole, where the test shows nothing on
+// most filesystems.
 func (s Storage) DirectAlignBytes(dir string, hole bool) (alignBytes int64, err error) {
 	answered := answered("images in "+dir+" are read past the page cache", func() (err error) {
 		alignBytes, err = directAlignBytes(dir, hole)
@@ -79,9 +79,8 @@ func probeAlign(direct *os.File) int64 {
 	return MaxAlignBytes
 }
 
-// FillFirstBlock allocates the first block of a raw file: it writes zeros if the block reads as
-// zeros. It returns when the block is on stable storage. The file must have no other writer
-// meanwhile.
+// FillFirstBlock durably allocates the first block of a raw file: it writes zeros if the block
+// reads as zeros. The file must have no other writer meanwhile.
 func (s Storage) FillFirstBlock(_ context.Context, path string) error {
 	f, err := s.Files.Open(path, os.O_RDWR)
 	if err != nil {

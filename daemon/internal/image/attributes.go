@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// attributes describe how the filesystem stores a file.
 type attributes struct {
 	noCOW       bool   // written in place (btrfs)
 	extentBytes uint32 // extent size hint (XFS), 0 for none
@@ -43,7 +42,6 @@ func (x *fsxattr) request(f *os.File, number uintptr) error {
 	return nil
 }
 
-// attributesOf reads the attributes of a file. Unsupported ones are zero.
 func attributesOf(f *os.File) (a attributes) {
 	if flags, err := unix.IoctlGetInt(int(f.Fd()), getFlags); err == nil {
 		a.noCOW = flags&noCOWFlag != 0
@@ -88,7 +86,7 @@ func (a attributes) giveXattr(f *os.File, has attributes) {
 	var x fsxattr
 	if a.extentBytes != 0 && x.request(f, getXattr) == nil {
 		x.flags, x.extentBytes = x.flags|extentBit, a.extentBytes
-		_ = x.request(f, setXattr)
+		_ = x.request(f, setXattr) // give checks the result
 	}
 	if a.project != 0 && has.project == 0 && x.request(f, getXattr) == nil {
 		x.project = a.project
@@ -143,7 +141,7 @@ func (s Storage) AttributesLost(path, dir string, filled bool) (left []string, e
 }
 
 // StoreLike gives the raw file at path the attributes of the file like, as far as possible, and
-// describes the missing ones. Another program has just made the file, and no program has it open.
+// describes the missing ones. The file is new, and no program has it open.
 func (s Storage) StoreLike(_ context.Context, path, like string) (left []string, err error) {
 	has := s.files().attributesAt(like)
 	if has == (attributes{}) || api.IsNetwork(path) {

@@ -19,8 +19,8 @@ import (
 // blankLookBytes bounds how much of a file Blank reads: all of a file that was filled with zeros.
 const blankLookBytes = 1 << 30
 
-// Blank reports whether an image file has no data: a raw file only holes and zeros in the bytes of
-// its volume, a qcow2 file no cluster. A file with too much allocated data to read is not blank.
+// Blank reports whether an image file has no data: a raw file only holes and zeros in its volume's
+// bytes, a qcow2 file no cluster. A file with too much data to read is not blank.
 func (s Storage) Blank(ctx context.Context, l api.Location) (bool, error) {
 	if l.Format == api.FormatQcow2 {
 		blank, err := qemuimg.Empty(s.files().qcow2At(l.Path))
@@ -61,7 +61,7 @@ func onlyZeros(ctx context.Context, f *os.File, sizeBytes, most int64) (bool, er
 			return false, nil
 		}
 		if n == 0 {
-			return true, nil
+			return true, nil // it became shorter
 		}
 		off += int64(n)
 	}

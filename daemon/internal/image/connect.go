@@ -49,8 +49,8 @@ func (e *NotStoredError) Error() string {
 func (e *NotStoredError) Unwrap() error { return e.Err }
 
 // Disconnect is called when the last guest of this host has released the image. When it returns
-// nil, the host's cached data of the image is on stable storage and no longer in memory, or the
-// image does not exist. It returns a *NotStoredError as Flush does.
+// nil, the host's cached data of the image is on stable storage and no longer in memory, or there
+// is no image. It returns a *NotStoredError as Flush does.
 func (s Storage) Disconnect(ctx context.Context, path string) error {
 	if api.IsNetwork(path) {
 		return nil

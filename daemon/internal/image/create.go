@@ -33,8 +33,7 @@ type NewFile struct {
 	// Left is called with the rights that the file could not get. Optional.
 	Left func(rights []string)
 	// Whole is called with the fingerprint of the file (Storage.Fingerprint) when the file is
-	// complete and durable, and before it gets its path. If Whole fails, the file never gets its
-	// path. Optional.
+	// complete and durable. If Whole fails, the file never gets its path. Optional.
 	Whole func(fingerprint string) error
 }
 

@@ -2,5 +2,5 @@
 
 // Package image handles the image files and block devices of this host, by path: it finds their
 // type and their holders, and makes, folds and removes them. It translates between qemuimg and the
-// kernel on one side and hv and api on the other, and must not know the purpose of an image.
+// kernel on one side and hv and api on the other.
 package image

@@ -17,7 +17,7 @@ func (s Storage) Sync(ctx context.Context, path string) error { return s.Flush(c
 
 // Grow makes an image file sizeBytes large; the added bytes read as zeros. The caller makes it
 // durable (Sync). It returns nil if the file has this size, size_mismatch if it is larger,
-// hv.ErrInUse if a running guest has the file open, and ErrAbsent if there is nothing at the path.
+// hv.ErrInUse if a running guest has it open, and ErrAbsent if there is none.
 func (s Storage) Grow(ctx context.Context, img hv.Image, sizeBytes int64) error {
 	err := qemuimg.Grow(ctx, s.files().qemuImage(img), sizeBytes)
 	var larger *SizeError

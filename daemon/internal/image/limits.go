@@ -47,7 +47,7 @@ func (e *LimitError) refusal(what string) *api.Error {
 }
 
 // check tests the operations on an image with a file of the directory, which can be opened again
-// at path. It returns a *LimitError for those that the filesystem does not support.
+// at path. It returns a *LimitError for unsupported operations.
 func (n Needs) check(f *os.File, path, dir string) error {
 	var lacks []string
 	for _, need := range []struct {

@@ -25,7 +25,7 @@ type Locks struct {
 
 // QEMU locks one byte of a file for each permission that it may need, from the first of these on,
 // and one for each permission that it denies to others (block/file-posix.c). Each range has 64
-// bytes. libvirt uses lower bytes.
+// bytes; libvirt uses lower bytes.
 const (
 	lockMayBase    = 100
 	lockOthersBase = 200
@@ -73,7 +73,6 @@ func locksOf(f *os.File) (Locks, error) {
 	return Locks{Open: open}, err
 }
 
-// locked reports whether another open file has a lock on one of these bytes.
 func locked(f *os.File, first, bytes int64) (bool, error) {
 	// QEMU's locks are shared, and so conflict only with an exclusive lock.
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: first, Len: bytes}

@@ -28,7 +28,6 @@ func (s Storage) Passphrase(ctx context.Context, secret string) ([]byte, error) 
 	return nil, api.Errorf(api.CodeStateForbidden, "libvirt does not give the passphrase of secret %s: %v", secret, err)
 }
 
-// passphrase returns the passphrase of an image, nil if QEMU does not encrypt it.
 func (s Storage) passphrase(ctx context.Context, img hv.Image) ([]byte, error) {
 	if img.LUKSSecret == "" {
 		return nil, nil

@@ -44,9 +44,9 @@ func (e *OpenError) refusal(what string) *api.Error {
 }
 
 // MayOpen returns nil if a process of this user can open the image at path for reading and
-// writing, after libvirt has given the image to the user as far as it does, and an *OpenError if
+// writing, once libvirt has given the image to the user as far as it does, and an *OpenError if
 // not. It tries to open the image: only the kernel, and the server of a mount, know. The image may
-// belong to the user for a moment during the test, so no program may have it open.
+// belong to the user for a moment, so no program may have it open.
 func (s Storage) MayOpen(who hv.ProcessUser, path string) error {
 	if who.UID == 0 {
 		return nil
@@ -142,8 +142,8 @@ func (u qemuUser) openAs(f *os.File) error {
 }
 
 // TryDirectory makes an image in a directory, tests the needed operations, checks it with MayOpen,
-// and removes it. It returns a *LimitError for unsupported operations. It does not use MayOpen if
-// libvirt does not give images to QEMU's user: it is then unknown who may open an image there.
+// and removes it. It returns a *LimitError for unsupported operations. If libvirt does not give
+// images to QEMU's user, it is unknown who may open an image there, and MayOpen is not used.
 func (s Storage) TryDirectory(who hv.ProcessUser, dir string, needs Needs) error {
 	return answered("an image can be made in "+dir, func() error { return s.user(who).tryDirectory(dir, needs) })
 }
@@ -186,9 +186,8 @@ func trialFile(dir string) (f *os.File, path string, remove func(), err error) {
 	}, nil
 }
 
-// Refused returns the refusal of an action (what) if err means that QEMU's user cannot reach path
-// (Reach) or open an image (MayOpen), or that a filesystem cannot hold one (TryDirectory). It
-// returns any other error unchanged.
+// Refused returns the refusal of an action (what) for the errors of Reach, MayOpen and
+// TryDirectory, and any other error unchanged.
 func Refused(what, path string, err error) error {
 	var blocked *ReachError
 	var cannot *OpenError

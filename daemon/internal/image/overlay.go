@@ -15,10 +15,10 @@ import (
 
 // CreateOverlay makes an empty qcow2 overlay over backing, and returns when file and directory are
 // on stable storage. It returns nil for an existing empty overlay of the same backing image. The
-// overlay gets these rights, if they are not nil, as far as its filesystem supports them.
+// overlay gets these rights, if not nil, as far as its filesystem supports them.
 //
 // Over a file that is written in place (NOCOW) the overlay is written in place too. Over a LUKS
-// container the overlay is encrypted, with the passphrase of the container.
+// container the overlay is encrypted, with the container's passphrase.
 func (s Storage) CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *Rights) error {
 	passphrase, err := s.passphrase(ctx, backing)
 	if err != nil {
@@ -33,8 +33,7 @@ func (s Storage) CreateOverlay(ctx context.Context, path string, backing hv.Imag
 }
 
 // CheckOverlay reports whether the overlay at path, over this backing and of this size, has no
-// data of its own. It returns ErrAbsent if there is no file, and another error if the file is not
-// such an overlay.
+// data of its own. It returns ErrAbsent if there is no file, and another error for another file.
 func (s Storage) CheckOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) (bool, error) {
 	empty, err := qemuimg.CheckOverlay(path, s.files().qemuImage(backing), sizeBytes)
 	return empty, noImage(err)

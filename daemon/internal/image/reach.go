@@ -43,7 +43,6 @@ func (e *ReachError) refusal(what, path string) *api.Error {
 	return api.Errorf(api.CodePermissionDenied, "cannot %s: QEMU would not get to %s: %v", what, path, e).With("directory", e.Dir)
 }
 
-// reachTimeout bounds Reach and MayOpen on a filesystem that does not answer.
 const reachTimeout = 5 * time.Second
 
 // Reach returns nil if a process of this user can reach the files in a directory, through links
@@ -104,6 +103,6 @@ func (u qemuUser) pass(dir string) (os.FileMode, error) {
 		return 0, nil
 	}
 	var st unix.Stat_t
-	_ = unix.Fstat(int(f.Fd()), &st) // without it the message has no mode
+	_ = unix.Fstat(int(f.Fd()), &st)
 	return os.FileMode(st.Mode & 0o777), err
 }

@@ -93,7 +93,6 @@ func readRights(ctx context.Context, privileged sandbox.Privileged, f *os.File) 
 	return r, r.ownedBy(string(owner))
 }
 
-// ownedBy parses the owner that libvirt remembers.
 func (r *Rights) ownedBy(remembered string) error {
 	user, group, _ := strings.Cut(remembered, ":")
 	uid, err := strconv.ParseUint(strings.TrimPrefix(user, "+"), 10, 32)
@@ -116,8 +115,8 @@ func refused(err error) bool {
 	return false
 }
 
-// GiveRights durably gives the image file at path these rights. It describes the rights that the
-// filesystem does not support or does not let root change; a missing right gives no user more
+// GiveRights durably gives the image file at path these rights, and describes those that the
+// filesystem does not support or does not let root change. A missing right gives no user more
 // access.
 func (s Storage) GiveRights(_ context.Context, path string, r *Rights) (left []string, err error) {
 	return s.files().onFile(path, func(f *os.File) ([]string, error) { return giveRights(f, r) })

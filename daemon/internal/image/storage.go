@@ -66,11 +66,10 @@ func (s hostFiles) qemuChain(chain []hv.Image) *qemuimg.Image {
 	return img
 }
 
-// Inspect returns size and kind of the image at a location. It returns ErrAbsent if there is
-// nothing at its path. It refuses an image with other base images than its location's
-// (chain_changed, or unsupported_disk if the location has none), and another device than the
-// location's (CheckIdentity). The size is the whole image's, even if the volume is only its
-// beginning (api.Location.VolumeBytes), including the header of a LUKS container.
+// Inspect returns size and kind of the image at a location, or ErrAbsent. It refuses an image with
+// other base images than its location's (chain_changed, or unsupported_disk if the location has
+// none), and another device (CheckIdentity). The size is the whole image's, even if the volume is
+// only its beginning (api.Location.VolumeBytes), including the header of a LUKS container.
 func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	path, format := l.Path, l.Format
 	if api.IsNetwork(path) {
@@ -163,7 +162,7 @@ func badImage(path string, format api.Format, err error) error {
 		return api.Errorf(api.CodeChainChanged, "somebody has changed what a linked clone is over since it became a volume: %v; if that is right, forget it and adopt it again", changed)
 	}
 	if elsewhere := (*api.Error)(nil); errors.As(err, &elsewhere) || errors.Is(err, hv.ErrUnavailable) {
-		return err // from the check of places, or from libvirt
+		return err
 	}
 	var bad *qemuimg.ImageError
 	if errors.As(err, &bad) {
@@ -185,8 +184,7 @@ func cannotOpen(path string, err error) *api.Error {
 }
 
 // RemoveMade is Remove for an image that Create has made, with its fingerprint if known. It also
-// deletes an RBD image once no client has it open, but not another image that is at its address by
-// now.
+// deletes an RBD image once no client has it open, but no other image at its address.
 func (s Storage) RemoveMade(ctx context.Context, path, fingerprint string) error {
 	if !api.IsRBD(path) {
 		return s.Remove(ctx, path)
@@ -295,8 +293,7 @@ func (s Storage) Fence(ctx context.Context, path string) error {
 // InUse describes who holds the image: a mount, a device mapper or loop device, swap. It returns
 // "" if nothing does as far as this host can see. A free block device can be opened exclusively; a
 // file may be the content of a loop device. For an NBD export nothing can be seen. For an RBD
-// image the result covers clients on all hosts, except the number of clients that ours returns;
-// ours may be nil.
+// image the result covers clients on all hosts, except as many as ours returns; ours may be nil.
 func (s Storage) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	if api.IsNetwork(path) {
 		who, err := s.Network.Holders(ctx, path, ours)

@@ -28,7 +28,7 @@ func groupsOf(who hv.ProcessUser) []int {
 	groups := []int{int(who.GID)}
 	u, err := user.LookupId(strconv.FormatUint(uint64(who.UID), 10))
 	if err != nil {
-		return groups // a user without a name has none
+		return groups
 	}
 	ids, err := u.GroupIds()
 	if err != nil {

@@ -45,7 +45,7 @@ func (s Storage) Written(_ context.Context, path string) (bool, error) {
 		return false, nil
 	case errors.Is(err, unix.EAGAIN):
 		return true, nil
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP): // no leases are supported here
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
 		return false, nil
 	case errors.Is(err, unix.EACCES):
 		return false, fmt.Errorf("ask for a lease of %s: %w (volferryd needs the capability CAP_LEASE for a file of another user)", path, err)
