@@ -12,13 +12,13 @@ import (
 	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
-// ReadBacking returns the backing file of a qcow2 image and its format from the header. Both are
-// empty if the header has none or the image is not qcow2. It also reads images that open refuses,
-// since a guest may use them, and follows links, as QEMU does.
+// ReadBacking returns the backing file of a qcow2 image and its format from the header; both empty
+// if there is none or the image is not qcow2. It also reads images that open refuses, since a
+// guest may use them, and follows links, as QEMU does.
 func ReadBacking(path string) (file, format string, err error) {
 	f, err := openfile.Anywhere().Open(path, os.O_RDONLY)
 	if no := (*openfile.Error)(nil); errors.As(err, &no) {
-		return "", "", nil // a pipe or a directory has no header
+		return "", "", nil
 	}
 	if err != nil {
 		return "", "", err

@@ -20,7 +20,6 @@ const (
 	maxBitmapEntryBytes = bitmapEntryBytes + 16 + 1024
 )
 
-// bitmapNames reads the names of the dirty bitmaps, including bitmaps marked as in use.
 func (h *Header) bitmapNames(r io.ReaderAt) (names []string, err error) {
 	if h.bitmaps == nil {
 		return nil, nil

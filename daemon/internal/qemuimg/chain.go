@@ -43,9 +43,9 @@ func (e *BackingError) Error() string {
 
 func (e *BackingError) Unwrap() error { return e.Err }
 
-// open opens an existing image with the images below it, and reads its header if it has one. A
-// qcow2 image must have no internal snapshots, and exactly the backing image in Backing. flags are
-// as for open(2): access mode, and whether a link is followed.
+// open opens an existing image with the images below it. A qcow2 image must have no internal
+// snapshots, and exactly the backing image in Backing. flags are as for open(2): access mode, and
+// whether a link is followed.
 func open(i Image, flags int) (*opened, error) {
 	if err := i.validate(); err != nil {
 		return nil, err

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// maxOutputBytes bounds the kept end of stdout, and of stderr.
 const maxOutputBytes = 16 << 10
 
 type childOptions struct {

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileMode is the default mode of every new image.
 const fileMode = 0o600
 
 // NewFile describes how a file is made, with functions that are called before the file gets its
@@ -38,7 +37,7 @@ func TemporaryName() string { return ".volferry-" + rand.Text() }
 
 // createWhole makes the file of an image appear complete and durable, or not at all. fill gets an
 // empty file that is unnamed, or has the temporary name, and must not open it by name, which could
-// be another file by then. It returns fs.ErrExist if its path exists. A crash leaves at most the
+// be another file by then. It returns fs.ErrExist if the path exists. A crash leaves at most the
 // temporary file.
 func createWhole(image Image, about NewFile, fill func(f *os.File) error) error {
 	dir, err := image.Files.OpenDir(image.Path)
@@ -76,7 +75,6 @@ func createWhole(image Image, about NewFile, fill func(f *os.File) error) error 
 	return dir.Sync()
 }
 
-// openNameless makes an unnamed file in a directory.
 var openNameless = func(dir int) (int, error) {
 	return unix.Openat(dir, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, fileMode)
 }

@@ -51,18 +51,18 @@ const (
 type Header struct {
 	Version       int
 	SizeBytes     int64
-	BackingFile   string // as written, empty if none
-	BackingFormat string // as written, empty if none
+	BackingFile   string
+	BackingFormat string
 	Snapshots     int
 	ExtendedL2    bool
 	Encrypted     bool // as LUKS
 
 	clusterBytes int64
 	refcountBits int
-	lazy         bool   // its refcounts are written late
-	compression  byte   // compression type of its clusters
+	lazy         bool // its refcounts are written late
+	compression  byte
 	bitmaps      []byte // the header extension with the place of the list of dirty bitmaps
-	luksAt       int64  // offset of the encryption header
+	luksAt       int64
 	l1Offset     int64
 	l1Entries    int
 }
@@ -166,7 +166,6 @@ func (h *Header) geometry(size, l1Offset uint64, l1Entries uint32) error {
 	return nil
 }
 
-// names reads the backing file's name and format from the first cluster.
 func (h *Header) names(first []byte, at uint32, backingOffset uint64, backingBytes uint32) error {
 	end := uint64(len(first))
 	if backingOffset != 0 && backingBytes != 0 {

@@ -17,6 +17,7 @@ const (
 	FormatQCOW2 = "qcow2"
 )
 
+// maxPathBytes is PATH_MAX without its terminator.
 const maxPathBytes = 4095
 
 // Image is an image of this host: the absolute path of a regular file or block device and its

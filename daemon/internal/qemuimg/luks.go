@@ -91,7 +91,6 @@ func untilTimed(encrypt func() error) (err error) {
 	return err
 }
 
-// keyID names a child's key in driver options.
 const keyID = "key"
 
 func secretObject(file string) string { return "secret,id=" + keyID + ",file=" + file }

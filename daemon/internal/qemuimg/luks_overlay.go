@@ -24,8 +24,7 @@ var hashMS int64 = 2000
 // fillAsHardToOpen fills an overlay over a container, with a similar iteration count. Guessing the
 // passphrase must not be faster at the overlay than at the container, which has the same one. But
 // QEMU does nothing else while it hashes, and a guest that is put onto the overlay waits, so
-// opening must not take longer either. QEMU takes a time, and the header shows the resulting
-// iterations.
+// opening must not take longer. QEMU takes a time, and the header shows the resulting iterations.
 func fillAsHardToOpen(f *os.File, backing Image, fill func(hashMS int64) error) error {
 	container, err := open(backing, os.O_RDONLY)
 	if err != nil {

@@ -127,7 +127,6 @@ func (o *opened) header() (*Header, error) {
 	return h, nil
 }
 
-// cacheNone is the cache mode of an image that is opened with O_DIRECT.
 const cacheNone = "none"
 
 // cacheMode returns none if the filesystem supports O_DIRECT, else writeback; the caller's fsync

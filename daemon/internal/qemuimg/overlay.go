@@ -17,8 +17,8 @@ import (
 
 // CreateOverlay makes an empty qcow2 overlay of exactly sizeBytes at path. backing is not opened
 // and may be at an address. When it returns nil, the overlay and its directory entry are on stable
-// storage. It also returns nil for an existing empty overlay of exactly this backing and size. Any
-// other file there is an error and does not change.
+// storage. It accepts an existing empty overlay of exactly this backing and size; any other file
+// is an error and does not change.
 //
 // Over an encrypted image the overlay is encrypted too, with the passphrase in about.
 func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes int64, about NewFile) error {
@@ -75,10 +75,10 @@ func validateBacking(backing Image) error {
 	return api.CheckAddress(backing.Path)
 }
 
-// CheckOverlay reads the header of the overlay at path, without qemu-img, and reports whether the
-// overlay is empty: no cluster is allocated, so that it reads as backing. It returns an
-// *ImageError if the file is not an overlay of exactly this backing with the same encryption, a
-// *SizeError if its size differs, and fs.ErrNotExist if there is none.
+// CheckOverlay reads the header of the overlay at path, and reports whether the overlay is empty:
+// no cluster is allocated, so that it reads as backing. It returns an *ImageError if the file is
+// not an overlay of exactly this backing with the same encryption, a *SizeError if its size
+// differs, and fs.ErrNotExist if there is none.
 func CheckOverlay(path string, backing Image, sizeBytes int64) (empty bool, err error) {
 	o, h, err := openOverlay(overlayAt(path, backing), sizeBytes)
 	if err != nil {

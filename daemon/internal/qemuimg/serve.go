@@ -33,8 +33,7 @@ type ServeOptions struct {
 }
 
 // Serve serves an image, with those below it, by NBD as the export storagedaemon.ExportName. The
-// server has the limits and locks of qemu-img, and dies with this process. If the server is not
-// installed, the error says so.
+// server has the limits and locks of qemu-img, and dies with this process.
 func Serve(ctx context.Context, img Image, opts ServeOptions) (*storagedaemon.Served, error) {
 	if err := checkKey(opts.Passphrase, img); err != nil {
 		return nil, err
@@ -43,7 +42,7 @@ func Serve(ctx context.Context, img Image, opts ServeOptions) (*storagedaemon.Se
 	if err != nil {
 		return nil, err
 	}
-	defer o.close() // the server has its own
+	defer o.close()
 	if opts.Is != nil {
 		if err := opts.Is(o.file); err != nil {
 			return nil, err

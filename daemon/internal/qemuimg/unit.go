@@ -19,7 +19,6 @@ const Program = "qemu-img"
 // Find returns the path of qemu-img, or an error if it is not installed.
 func Find() (string, error) { return exec.LookPath(Program) }
 
-// unit runs the QEMU programs; nil if they are children of this process.
 var unit atomic.Pointer[sandbox.Programs]
 
 // RunInUnit makes the QEMU programs run in their own units, after an earlier process's programs
