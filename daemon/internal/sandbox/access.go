@@ -83,8 +83,8 @@ func lookInto(dir *os.File) error {
 	return nil
 }
 
-// openSocket requests write access, which a connection needs. The kernel checks it before the
-// failure, because a socket cannot be opened like a file.
+// openSocket requests write access, which a connection needs. The kernel checks the access first,
+// and then fails: a socket cannot be opened like a file.
 func openSocket(socket *os.File) error {
 	fd, err := unix.Open(pathOf(socket), unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	switch {

@@ -54,7 +54,7 @@ func askOnce(ctx context.Context, socket string, in request, file *os.File) (out
 	if err != nil {
 		return out, nil, err
 	}
-	defer func() { _ = conn.Close() }()
+	defer func() { _ = conn.Close() }() // the answer has come, or an error
 	return exchange(ctx, conn, in, file)
 }
 

@@ -13,7 +13,6 @@ import (
 	"time"
 )
 
-// dialTimeout bounds a dial, including the name lookup.
 const dialTimeout = 10 * time.Second
 
 // keepAlive detects within half a minute that the other machine is gone.
@@ -67,7 +66,7 @@ func connect(ctx context.Context, addresses func() ([]string, error), to string)
 	conn, err := dialer.DialContext(ctx, "tcp", to)
 	var op *net.OpError
 	if errors.As(err, &op) {
-		return nil, op.Err // the caller adds the address
+		return nil, op.Err
 	}
 	if err != nil {
 		return nil, err

@@ -21,8 +21,8 @@ const (
 // restrictThread puts the calling thread into its own Landlock domain, which the program that the
 // thread starts inherits. The program cannot inspect processes outside of the domain (ptrace,
 // /proc/PID/fd), or send them signals (Linux 6.12). It can open for writing only the given files
-// that are open for writing, the files with indexes in written, and /dev/null. It reports whether
-// the kernel has Landlock (Linux 5.13); without it the thread does not change.
+// that are open for writing, the files with indexes in written, and /dev/null. It returns false,
+// without a change, if the kernel has no Landlock (Linux 5.13).
 func restrictThread(given []*os.File, written []int) (restricted bool, err error) {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	switch errno {

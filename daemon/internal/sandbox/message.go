@@ -5,7 +5,7 @@
 // programs of storage that libvirt does not manage, looks at other processes and by other users'
 // rights, and the installation of the hook. It also isolates the QEMU programs that read images
 // from the daemon's privileges. Eight small programs do this for the daemon; without the unit the
-// daemon does it itself. The package has both sides. It knows nothing of volumes.
+// daemon does it itself.
 package sandbox
 
 import (
@@ -52,7 +52,6 @@ const (
 	callProcess    = "process"
 )
 
-// request is one message, with its open files.
 type request struct {
 	Call string `json:"call"`
 	Name string `json:"name,omitempty"`
@@ -79,7 +78,6 @@ type program struct {
 	Written []int `json:"written,omitempty"`
 }
 
-// answer is the reply message, with an open file or none.
 type answer struct {
 	Error string `json:"error,omitempty"`
 	// Errno is the kernel's part of the error.

@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/process"
 )
 
-// processesTimeout is how long a look at all processes may take.
 const processesTimeout = 30 * time.Second
 
 // Processes uses `volferryd processes`, which sees the open files of other processes.

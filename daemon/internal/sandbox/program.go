@@ -28,7 +28,6 @@ const (
 	ownFiles
 )
 
-// programStartTimeout is how long systemd and the unit may take to start a program.
 const programStartTimeout = time.Minute
 
 // Programs lets `volferryd images` run programs, each in its own unit.
@@ -52,7 +51,7 @@ func (p Programs) Start(ctx context.Context, c child.Command) (child.Process, er
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = held.Close() }()
+	defer func() { _ = held.Close() }() // the program has it
 	conn, err := connectTo(ctx, p.Socket)
 	if err != nil {
 		return nil, p.noUnit(err)
@@ -86,6 +85,7 @@ func (p Programs) noUnit(err error) error {
 	return fmt.Errorf("no answer at %s (%v); `systemctl status volferryd-images.socket 'volferryd-images@*'` says why", p.Socket, err) //nolint:errorlint // see above
 }
 
+// unitEnded returns the error if a program may have begun, but its unit has ended.
 func unitEnded(err error) error {
 	return fmt.Errorf("the unit of the program has ended before it: %w", err)
 }
@@ -97,7 +97,7 @@ func (r *remoteProgram) prepare(ctx context.Context, c child.Command, held *os.F
 	if err != nil {
 		return err
 	}
-	defer func() { _ = stdout.Close() }()
+	defer func() { _ = stdout.Close() }() // the program has it
 	stderr, err := r.take(c.Stderr)
 	if err != nil {
 		return err
@@ -108,8 +108,8 @@ func (r *remoteProgram) prepare(ctx context.Context, c child.Command, held *os.F
 	return cmp.Or(err, out.err())
 }
 
-// Await returns when no program of an earlier process runs any more. That process is dead, and its
-// programs are being killed. No other process may use Programs with this lock.
+// Await returns when no program of an earlier process, which is dead, runs any more. No other
+// process may use Programs with this lock.
 func (p Programs) Await(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() {
@@ -145,7 +145,6 @@ func (p Programs) lock(how int) (*os.File, error) {
 	return f, nil
 }
 
-// remoteProgram is a program in another unit.
 type remoteProgram struct {
 	conn    *net.UnixConn
 	outputs []*os.File

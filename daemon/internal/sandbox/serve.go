@@ -17,10 +17,8 @@ import (
 )
 
 const (
-	// requestTimeout is how long a client may take to send its request.
 	requestTimeout = 10 * time.Second
-	// maxAtOnce bounds the requests in progress; others wait.
-	maxAtOnce = 64
+	maxAtOnce      = 64
 )
 
 type handler func(ctx context.Context, in request, file *os.File) (answer, *os.File)
@@ -52,6 +50,8 @@ func serve(ctx context.Context, listener *net.UnixListener, handle handler, log 
 	}
 }
 
+// serveOne serves one connection. It calls done when the request is finished, even if the
+// connection stays open.
 func serveOne(ctx context.Context, conn *net.UnixConn, handle handler, done func()) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	if err := checkPeer(conn); err != nil {
