@@ -93,10 +93,10 @@ func (c Cluster) remove(ctx context.Context, image api.RBDImage, id string, key 
 	return c.change(ctx, key, removeTimeout, "rm", "--no-progress", image.Spec())
 }
 
-// makeSnapshot makes a snapshot of an image. If a client has the image's exclusive lock, as a
-// guest's QEMU has after a write, that client makes the snapshot and keeps its lock. makeSnapshot
-// waits toolTimeout for a client that does not answer, and not the 30 s after which Ceph takes it
-// for dead: then rbd would break the lock, and the client would lose all access to the cluster.
+// makeSnapshot makes a snapshot of an image. A client with the image's exclusive lock, as a
+// guest's QEMU has after a write, makes the snapshot and keeps its lock. makeSnapshot waits
+// toolTimeout for a client that does not answer, and not the 30 s after which Ceph takes it for
+// dead: then rbd would break the lock, and the client would lose all access to the cluster.
 func (c Cluster) makeSnapshot(ctx context.Context, image api.RBDImage, change Change, key *os.File) error {
 	if err := checkSnapshotName(change.Snapshot); err != nil {
 		return err

@@ -104,7 +104,7 @@ func (c *Client) Change(ctx context.Context, path string, change Change) error {
 }
 
 // Make makes an image at an address. The image has a temporary name, which no other client may
-// use, until whole was called with its id; the id does not change. If whole fails, or there is an
+// use, until whole was called with its id, which does not change. If whole fails, or there is an
 // image at the address (the error wraps unix.EEXIST), the new image is removed. An interruption
 // leaves an image with the temporary name, or the image at its address.
 func (c *Client) Make(ctx context.Context, path, temporary string, sizeBytes int64, whole func(id string) error) error {

@@ -2,7 +2,7 @@
 
 // Package rbd reaches the images of Ceph clusters. It uses Ceph's tools to describe an image and
 // its clients, and lets qemu-storage-daemon serve one. These programs get the key of a cluster's
-// user only as an open file. The package must not know what a migration is.
+// user only as an open file.
 package rbd
 
 import (

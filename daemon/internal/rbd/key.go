@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
+// The parts of a Ceph key: type, creation time, number of following bytes.
 const (
 	keyLengthAt   = 10
 	keyHeaderSize = 12

@@ -54,8 +54,7 @@ type Host struct {
 	// Clusters returns the clusters that may be reached.
 	Clusters func() (Clusters, error)
 
-	mu sync.Mutex
-	// known are the clusters with a verified id, by their access.
+	mu    sync.Mutex
 	known map[string]bool
 }
 
