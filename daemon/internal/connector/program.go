@@ -27,11 +27,9 @@ import (
 var DefaultDir = "/usr/libexec/volferry/connectors"
 
 const (
-	// maxTextBytes bounds a request, an answer, and the kept stderr.
 	maxTextBytes = 64 << 10
-	// stderrBytes of a failed program are shown.
-	stderrBytes = 1 << 10
-	killGrace   = 10 * time.Second
+	stderrBytes  = 1 << 10
+	killGrace    = 10 * time.Second
 )
 
 // Timeout is how long a verb may take before the program is signalled to end. Even an inspection

@@ -2,9 +2,8 @@
 
 // Package connector is the protocol of connectors: programs that make, look up, extend and delete
 // the volumes of storage that libvirt cannot manage, or connect this host with them. One run of a
-// program is one verb, with a JSON request on stdin and a JSON answer on stdout. Run runs a
-// program, and Serve is for programs in Go. The package does not check a program's answers;
-// package pools does. It knows no hypervisor and no storage.
+// program is one verb, with a JSON request on stdin and a JSON answer on stdout. The package does
+// not check a program's answers; package pools does.
 package connector
 
 import (

@@ -161,7 +161,7 @@ func (k *kit) another(name string) error {
 
 func (k *kit) interruptCreate(after time.Duration) error {
 	name := k.names + "-c"
-	delete(k.made, name) // a volume of an earlier check is another device, or this op's
+	delete(k.made, name)
 	k.interrupt(after, connector.Request{Verb: connector.VerbCreate, OpID: opOne, Volume: name, SizeBytes: k.SizeBytes})
 	if err := k.create(name, opOne); err != nil {
 		k.remember(name)
@@ -196,7 +196,7 @@ func (k *kit) cleanUp() error {
 	var left error
 	for name := range k.made {
 		if out, err := k.ask(connector.Request{Verb: connector.VerbInspect, Volume: name}); err == nil && out.Volume != nil {
-			k.made[name] = out.Volume.Identity // the present identity, whatever it was before
+			k.made[name] = out.Volume.Identity
 		}
 		if err := k.remove(name); err != nil {
 			left = errors.Join(left, fmt.Errorf("%s: %w", name, err))

@@ -2,8 +2,8 @@
 
 // Package conformance is the test kit for connectors. It sends a connector every request of the
 // protocol, each verb more than once, and reports the violations. It makes, writes to and deletes
-// its own volumes, with unique names. It connects the named volumes of a target, and only reads
-// them unless it may write to them.
+// its own volumes, with unique names. It connects the named volumes of a target, and writes to
+// them only if it may.
 package conformance
 
 import (
@@ -41,7 +41,7 @@ func Run(ctx context.Context, s Subject) (failed int) {
 	k.check("a protocol that there is not is refused", k.unknownProtocol)
 	k.check("a verb that there is not is refused", k.unknownVerb)
 	if !k.check("inspect says what the pool is, twice the same", k.inspectPool) {
-		return k.bad // the checks below need the pool
+		return k.bad
 	}
 	k.check("a name that could be a path or an option is refused", k.badNames)
 	if k.pool.Can(connector.VerbCreate) {

@@ -44,7 +44,7 @@ func (k *kit) copies(src, dst string) {
 		}
 		return k.copiesRange(ask(opOne, 0, part), size, 3, 4)
 	}) {
-		return // the checks below would fail in the same way
+		return
 	}
 	k.check("a copy that is asked for again gives the same", func() error { return k.copiesRange(ask(opOne, 0, part), size, 3, 4) })
 	k.check("copy copies all of it, range by range", func() error { return k.copiesAll(ask, src, dst, size) })

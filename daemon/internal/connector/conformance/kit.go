@@ -52,7 +52,6 @@ type Finding struct {
 	Err error
 }
 
-// kit is one run of all checks.
 type kit struct {
 	Subject
 	ctx   context.Context

@@ -59,7 +59,6 @@ func (f Fake) writeTo(name string, data []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// writeLate makes the late write of CopiesLate at the next inspection.
 func (f Fake) writeLate(name string) error {
 	data, err := os.ReadFile(f.lateOf(name))
 	if errors.Is(err, os.ErrNotExist) {

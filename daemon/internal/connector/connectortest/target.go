@@ -14,11 +14,10 @@ import (
 
 func (f Fake) markOf(name string) string { return filepath.Join(f.Dir, name+".connected") }
 
-// connected returns the marks of the connected volumes.
 func (f Fake) connected() []string {
 	names, err := filepath.Glob(f.markOf("*"))
 	if err != nil {
-		panic(err)
+		panic(err) // the pattern is constant
 	}
 	return names
 }

@@ -88,5 +88,4 @@ func (h *Host) DisconnectDevice(ctx context.Context, path string) error {
 	return failed
 }
 
-// noIdentity is the identity for disconnecting a volume without a device.
 const noIdentity = "none"

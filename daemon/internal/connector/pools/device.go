@@ -54,8 +54,8 @@ func Look(path string) (Device, error) {
 }
 
 // Check compares a connector's answer about a volume with the kernel. It must concern the
-// requested volume, at its place in the pool. If the device exists, it must have this size and
-// identity. Otherwise Check returns ErrNoDevice.
+// requested volume, at its place in the pool. The device must have this size and identity; without
+// a device Check returns ErrNoDevice.
 func Check(look func(path string) (Device, error), directory, name string, said connector.Volume) (Device, error) {
 	switch {
 	case said.Name != name:

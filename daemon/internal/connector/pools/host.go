@@ -36,8 +36,7 @@ type Host struct {
 
 const (
 	// lookEvery is how long a description of a pool is valid: the report asks every few seconds.
-	lookEvery = 5 * time.Second
-	// lookTimeout is how long a list of the pools waits for inspections.
+	lookEvery   = 5 * time.Second
 	lookTimeout = 3 * time.Second
 )
 
@@ -149,6 +148,7 @@ func (h *Host) look(pool string) *poolLook {
 	return l
 }
 
+// changed makes the next list of the pools inspect the pool again.
 func (h *Host) changed(pool string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
