@@ -36,7 +36,6 @@ type Export struct {
 	leaving bool
 }
 
-// call is one request that waits for its answer.
 type call struct {
 	command uint16
 	off     int64

@@ -69,7 +69,6 @@ type chunkHead struct {
 	Bytes       uint32
 }
 
-// refusal is a server's error reply to an option.
 type refusal struct {
 	code    uint32
 	message []byte
@@ -83,9 +82,8 @@ func (e *refusal) Error() string {
 const maxPayloadBytes = 4 << 20
 
 type client struct {
-	in  *bufio.Reader
-	out io.Writer
-	// contexts are the meta contexts, by their ids.
+	in        *bufio.Reader
+	out       io.Writer
 	contexts  map[uint32]string
 	sizeBytes int64
 	flags     uint16 // the export's capabilities
@@ -115,7 +113,6 @@ func (c *client) greet() error {
 	return c.write(uint32(hello.Flags & (handshakeFixed | handshakeNoZeroes)))
 }
 
-// negotiate selects the export and one meta context.
 func (c *client) negotiate(export, metaContext string) error {
 	if err := c.greet(); err != nil {
 		return err
@@ -129,7 +126,6 @@ func (c *client) negotiate(export, metaContext string) error {
 	return c.enter(export)
 }
 
-// choose selects the meta contexts of an export.
 func (c *client) choose(export string, metaContexts ...string) error {
 	query := appendText(nil, export)
 	query = binary.BigEndian.AppendUint32(query, uint32(len(metaContexts)))
@@ -152,7 +148,6 @@ func (c *client) has(metaContext string) bool {
 	return slices.Contains(slices.Collect(maps.Values(c.contexts)), metaContext)
 }
 
-// errNoContext: the export has none of the requested meta contexts.
 var errNoContext = errors.New("the export has no such bitmap")
 
 func (c *client) enter(export string) error {
@@ -255,7 +250,6 @@ func (c *client) extentsOf(payload []byte) (metaContext string, all []extent, er
 	return c.contexts[binary.BigEndian.Uint32(payload)], all, nil
 }
 
-// disconnect sends a request without an answer.
 func (c *client) disconnect() error { return c.request(commandDisconnect, 0, 0) }
 
 func (c *client) request(command uint16, off, n int64) error {

@@ -119,7 +119,6 @@ func openOn(ctx, opening context.Context, conn net.Conn, name string, metaContex
 }
 
 const (
-	// allocationContext is the meta context of zeros and allocation.
 	allocationContext = "base:allocation"
 	// depthContext is QEMU's meta context of a block's layer: 1 for the top, 0 for a block that no
 	// layer has (docs/interop/nbd.txt of QEMU).
@@ -212,7 +211,6 @@ func (e *Export) Extent(off int64) (until int64, data bool, err error) {
 	return e.whether(off, allocationContext, func(flags uint32) bool { return flags&stateZero == 0 })
 }
 
-// depthTop is depthContext's value for a block in the top layer.
 const depthTop = 1
 
 // Own reports whether the top layer of the image itself has the bytes at off, data or zeros, and
@@ -332,7 +330,6 @@ func (e *Export) send(c *call, payload []byte) error {
 	return nil
 }
 
-// receive passes answers to the calls until the connection ends.
 func (e *Export) receive() {
 	defer close(e.ended)
 	var err error
