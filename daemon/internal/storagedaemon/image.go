@@ -44,7 +44,7 @@ type Image struct {
 func (i *Image) arguments() []string {
 	node := map[string]any{"node-name": "node", "read-only": !i.Writable, "auto-read-only": false}
 	maps.Copy(node, i.Node)
-	text, _ := json.Marshal(node)
+	text, _ := json.Marshal(node) // only texts and numbers
 	mode := "off"
 	if i.Writable {
 		mode = "on"
