@@ -53,7 +53,6 @@ type Sources struct {
 	DiskStats  func(ctx context.Context, instanceID, target string) (*hv.DiskStats, error)
 }
 
-// scrapeTimeout bounds how long a scrape may read the journal.
 const scrapeTimeout = 5 * time.Second
 
 var (
@@ -237,7 +236,6 @@ func oneIf(yes bool) float64 {
 	return 0
 }
 
-// storageOf returns "shared" or "local", for the place of a migration's overlay.
 func storageOf(m *api.Migration) string {
 	if m.OverlayShared {
 		return "shared"

@@ -18,7 +18,6 @@ type GuestDisk struct {
 }
 
 const (
-	// sampleEvery is the interval between reads of the guests' counters.
 	sampleEvery   = time.Second
 	sampleTimeout = 5 * time.Second
 )
