@@ -87,9 +87,9 @@ type Config struct {
 	SuspendAtJobStart string `toml:"suspend_at_job_start"`
 	// AllowedPaths are the permitted places of volumes outside pools; see location.Rules.
 	AllowedPaths []string `toml:"allowed_paths"`
-	// NBDServers are NBD servers over TCP, as HOST:PORT.
+	// NBDServers are the NBD servers over TCP, as HOST:PORT, with exports that may be volumes.
 	NBDServers []string `toml:"nbd_servers"`
-	// RBDClusters are Ceph clusters, by id.
+	// RBDClusters are the Ceph clusters, by id, with RBD images that may be volumes.
 	RBDClusters rbd.Clusters `toml:"rbd_clusters"`
 	// SharedPools are pools with the same bytes on other hosts. Pools of type netfs need not be
 	// listed.

@@ -92,7 +92,7 @@ func (c *Config) OwnDirs() []OwnDir {
 		{c.GuardDir(), 0o711, 0o002},
 		{c.CursorDir(), 0o700, 0o007},
 		{c.AuditDir(), 0o700, 0o007},
-		{c.SaveDir, 0o700, 0o007}, // the memory of guests
+		{c.SaveDir, 0o700, 0o007},
 	}...)
 }
 

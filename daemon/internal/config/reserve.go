@@ -14,7 +14,6 @@ import (
 const (
 	// ReserveBytes holds some thousand records and guards.
 	ReserveBytes = 32 << 20
-	// reserveEvery is the interval between checks of a used reserve.
 	reserveEvery = time.Minute
 )
 
