@@ -195,7 +195,6 @@ func InstallHook(ctx context.Context, guards *guard.Dir) error {
 	return guards.InstallHook(libvirthook.Script)
 }
 
-// writeHook does that for the daemon, by the present configuration.
 func writeHook(args []string) error {
 	cfg, err := config.Load(args, io.Discard)
 	if err != nil {
@@ -221,7 +220,6 @@ func throughDialer(socket string) func(ctx context.Context, address string) (net
 	return func(ctx context.Context, address string) (net.Conn, error) { return sandbox.Dial(ctx, socket, address) }
 }
 
-// dialServers returns the function that connects to NBD servers over TCP; nil with a network.
 func dialServers() nbd.Dial {
 	if socket := os.Getenv(EnvDialer); socket != "" {
 		return nbd.Dial(throughDialer(socket))
