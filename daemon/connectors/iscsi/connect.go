@@ -123,7 +123,6 @@ type wait struct {
 	failed   []error
 }
 
-// once makes a request that may help a volume to appear.
 func (w *wait) once(what string, do func() error) {
 	if w.asked[what] {
 		return

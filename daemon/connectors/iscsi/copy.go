@@ -41,7 +41,6 @@ var (
 // the command up. The connector then does not answer.
 var errUnclear = errors.New("the target has not answered")
 
-// copyTries bounds the attempts to send a command.
 const copyTries = 3
 
 // copy has the target copy between two of its units. Nothing continues after its end: the command
@@ -112,7 +111,6 @@ func (i iscsi) isThe(p place, u unit, sessions []session, identity string, sizeB
 	return nil
 }
 
-// copyPaths returns working disks of the two units in one session.
 func (i iscsi) copyPaths(p place, sessions []session, src, dst unit) (from, to string, err error) {
 	works := func(d disk) bool { return d.running }
 	for _, s := range sessions {

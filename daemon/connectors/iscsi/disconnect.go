@@ -82,7 +82,6 @@ func (i iscsi) unplug(ctx context.Context, p place, u unit, last bool) error {
 // partForm is the UUID of a map that is a partition of a multipath map.
 var partForm = regexp.MustCompile(`^part[0-9]+-` + uuidPrefix)
 
-// stack returns disks with the multipath maps on them, and the partitions of these.
 func (i iscsi) stack(devices []string) (all []string, err error) {
 	for _, d := range devices {
 		if !slices.Contains(all, d) {

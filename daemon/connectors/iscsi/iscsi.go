@@ -122,7 +122,7 @@ func (i iscsi) find(u unit, sessions []session) (*device, error) {
 	}
 	var err error
 	found.sizeBytes, err = i.SizeBytes(found.name)
-	if found.sizeBytes == 0 { // it has just disappeared
+	if found.sizeBytes == 0 {
 		return nil, err
 	}
 	return found, err

@@ -16,9 +16,8 @@ import (
 type session struct {
 	id      string
 	portals []target.Address
-	// wwids are the units found, disks those that already have a device.
-	wwids []string
-	disks []disk
+	wwids   []string
+	disks   []disk
 }
 
 // disk is a logical unit through one path. Its wwid is "" if the unit does not identify itself.

@@ -10,7 +10,6 @@ import (
 type unit struct {
 	// name is the volume's name, from udev in /dev/disk/by-id.
 	name string
-	// wwid is the unit's identity in the kernel's form.
 	wwid string
 	// mapUUID is the UUID of the volume's multipath map; "" if the volume is the disk itself.
 	mapUUID string
@@ -29,7 +28,6 @@ var (
 	wwidKind = map[string]string{"2": "eui.", "3": "naa."}
 )
 
-// unitOf returns the logical unit of a volume; false if the name is not a unit's.
 func unitOf(volume string) (unit, bool) {
 	parts := unitForm.FindStringSubmatch(volume)
 	if parts == nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// group is a volume group, named by a device's label on this host.
 type group struct {
 	name, uuid string
 	devices    []string

@@ -17,7 +17,6 @@ const (
 	optionPool  = "thin_pool"
 )
 
-// opTag begins the tag with the op that has made a volume.
 const opTag = "volferry.op="
 
 type lvm struct {

@@ -138,7 +138,7 @@ func (n nvme) shows(ctx context.Context, p place, volume string) (*namespace, er
 			asked = true
 			for _, c := range s.controllers {
 				if _, err := n.run(ctx, "nvme", "ns-rescan", n.Path(c.name)); err != nil {
-					_, _ = os.Stderr.WriteString("nvme: " + err.Error() + "\n") // it may appear without the rescan
+					_, _ = os.Stderr.WriteString("nvme: " + err.Error() + "\n")
 				}
 			}
 		}

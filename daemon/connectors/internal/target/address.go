@@ -16,7 +16,6 @@ type Address struct{ Host, Port string }
 
 func (a Address) String() string { return net.JoinHostPort(a.Host, a.Port) }
 
-// hostForm is a host that cannot be taken for an option of a command.
 var hostForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.:%-]*$`)
 
 // Addresses parses an option of a pool: HOST:PORT, or several separated by commas.
