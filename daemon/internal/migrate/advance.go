@@ -16,11 +16,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Run brings migrations from one op to the next until ctx ends: it continues a `volume migrate`,
-// and plans overtaken ops again. It begins with the migrations of an earlier daemon, and calls
-// caughtUp after it has looked at all of them. It also continues deletions of sources that wait for
-// the operator, and reports ends of earlier moves that are open at the registry. Resume the runner
-// first.
+// Run brings migrations from one op to the next until ctx ends, also a `volume migrate` and
+// overtaken ops. It begins with the migrations of an earlier daemon, and calls caughtUp after it
+// has looked at all of them. It also continues deletions of sources that wait for the operator,
+// and reports ends of moves that are open at the registry. Resume the runner first.
 func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	changes := m.watch.All(ctx)
 	m.Released.ContinueDeletions(ctx)
@@ -43,15 +42,15 @@ func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	return nil
 }
 
-// atWork reports, from memory, whether an op of the migration is at work. The op may have the guest
-// paused, so the journal is not read meanwhile.
+// atWork reports, from memory, whether an op of the migration is at work: with its guest paused
+// the journal must not be read.
 func (m *Manager) atWork(id string) bool {
 	return slices.ContainsFunc(m.runner.Active(), func(st op.Status) bool {
 		return st.Op.Group == id && !st.State.Final()
 	})
 }
 
-// advance submits the next op of a migration, if any. A failure is retried at growing intervals.
+// advance submits the next op of a migration, if any, and retries at growing intervals.
 func (m *Manager) advance(ctx context.Context, id string) {
 	m.admission.Lock()
 	defer m.admission.Unlock()
@@ -72,7 +71,7 @@ func (m *Manager) advance(ctx context.Context, id string) {
 	}
 	last := h.Ops[len(h.Ops)-1]
 	delay := time.Duration(h.Replans()) * replanDelay
-	// A wait longer than the delay comes from a clock that was set back; then it does not wait.
+	// A longer wait comes from a clock that was set back.
 	if wait := last.FinishedAt.Add(delay).Sub(m.ports.Now()); wait > 0 && wait <= delay {
 		time.AfterFunc(wait, func() { m.watch.Notify(id) })
 		return
@@ -92,8 +91,8 @@ func (m *Manager) advance(ctx context.Context, id string) {
 	m.retries.forget(id)
 }
 
-// endedMeanwhile asks the registry about a migration that waits for a call, if this host was
-// fenced. If the registry has ended the migration, a cancel is next.
+// endedMeanwhile asks the registry, after a fence of this host, about a migration that waits for a
+// call. If the registry has ended the migration, a cancel is next.
 func (m *Manager) endedMeanwhile(ctx context.Context, h *history.Migration) (todo move.Goal, requestID string, ok bool) {
 	s := &h.Spec
 	if state, _ := h.State(); !m.env.Move.Behind(s) || state.Final() || state == api.MigrationNeedsOperator || h.Running() != nil {
@@ -112,9 +111,9 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history.Migration) (tod
 	return move.GoalCancel, h.Ops[len(h.Ops)-1].RequestID, row.State.Final()
 }
 
-// Rejoined makes the manager look at all open migrations after a fence of this host: the registry
-// may have ended some. The ends of earlier moves are reported soon after, since the registry may
-// have been restored, and accepts no calls of this host before Rejoined has returned.
+// Rejoined looks at all open migrations after a fence of this host: the registry may have ended
+// some. The ends of earlier moves are reported soon after, since the registry may have been
+// restored, and accepts no calls of this host before Rejoined has returned.
 func (m *Manager) Rejoined(ctx context.Context) error {
 	m.recordEndsSoon()
 	open, err := m.List(ctx, false)
@@ -124,7 +123,7 @@ func (m *Manager) Rejoined(ctx context.Context) error {
 	return err
 }
 
-// Wake continues ops that wait for libvirt or the registry, which are available again.
+// Wake continues ops that wait for the available libvirt or registry.
 func (m *Manager) Wake(hypervisor, registry bool) {
 	if hypervisor {
 		m.runner.Wake(request.WaitHypervisor)
@@ -136,13 +135,13 @@ func (m *Manager) Wake(hypervisor, registry bool) {
 	m.retries.expedite()
 }
 
-// Epoch sets the epoch of this host. Call it with the epoch in the answer to each report, also with
-// the detail "epoch" of a stale_epoch. After a newer epoch no op touches the images of a migration
-// until the registry has confirmed that the migration still belongs to this host.
+// Epoch sets the epoch of this host. Call it with the epoch in each answer to a report, and in the
+// detail "epoch" of a stale_epoch. After a newer epoch no op touches images until the registry has
+// confirmed that the migration still belongs to this host.
 func (m *Manager) Epoch(epoch int64) { m.env.Move.RaiseEpoch(epoch) }
 
-// retryLater has advance called again, after growing delays. Only the first failure is logged as a
-// warning: a fence may last for hours.
+// retryLater calls advance again after growing delays. Only the first failure is a warning: a
+// fence may last for hours.
 func (m *Manager) retryLater(id string, why error) {
 	n := m.retries.schedule(id, why, func() { m.watch.Notify(id) })
 	level := slog.LevelDebug

@@ -19,19 +19,18 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Call is one of the calls on a started migration: copy, complete or cancel. Subject is the src
-// attachment, or the migration itself if the volume is not attached.
+// Call is a copy, complete or cancel of a started migration. Subject is the src attachment, or the
+// migration itself of an unattached volume.
 type Call struct {
 	OpID    string
 	Subject string
-	// DstAttachmentID is the caller's destination attachment in a complete; empty for a volume that
-	// is not attached.
+	// DstAttachmentID is the caller's destination attachment in a complete; empty for an
+	// unattached volume.
 	DstAttachmentID string
 }
 
-// Find returns the id of the migration of a subject: the migration with this id, or, of those
-// started on this attachment, the open one, else the newest. The error has code no_migration if
-// there is none.
+// Find returns the migration's id for a subject: this migration, or, of the migrations that
+// started on this attachment, the open one, else the newest. Its error has code no_migration.
 func (m *Manager) Find(ctx context.Context, subject string) (string, error) {
 	ids, err := m.History.IDs(ctx)
 	if err != nil {
@@ -74,8 +73,8 @@ func (m *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, erro
 	})
 }
 
-// notFolding refuses a copy into a dst that the job of an earlier complete still writes: the copy
-// would overwrite the guest's newer writes.
+// notFolding refuses a copy into a dst that an earlier complete's job still writes: the copy would
+// overwrite the guest's newer writes.
 func (m *Manager) notFolding(ctx context.Context, h *history.Migration) error {
 	s := &h.Spec
 	if h.Find(move.GoalComplete) == nil || !s.Attached() {
@@ -92,7 +91,7 @@ func (m *Manager) notFolding(ctx context.Context, h *history.Migration) error {
 		s.VolumeName, s.Dst.Path)
 }
 
-// Complete switches the instance to dst. It is refused until dst is a copy.
+// Complete switches the instance to dst, which must be a copy.
 func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, error) {
 	return m.call(ctx, move.GoalComplete, c, func(h *history.Migration, state api.MigrationState) error {
 		switch state {
@@ -116,14 +115,13 @@ func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, 
 	})
 }
 
-// registryAnswers refuses a complete, before any change, if the registry does not answer: the
-// complete would stop half-way.
+// registryAnswers refuses a complete that would stop half-way because the registry does not
+// answer.
 func (m *Manager) registryAnswers(ctx context.Context, h *history.Migration) error {
 	_, err := m.ports.Registry.Migration(ctx, h.Spec.MigrationID)
 	return err
 }
 
-// copyMayBeThere refuses a complete if there cannot be a copy yet.
 func (m *Manager) copyMayBeThere(ctx context.Context, h *history.Migration) error {
 	s := &h.Spec
 	if err := m.env.Transfer.CheckNotResized(ctx, s); err != nil {
@@ -148,7 +146,7 @@ func (m *Manager) copyMayBeThere(ctx context.Context, h *history.Migration) erro
 	return nil
 }
 
-// Cancel brings the instance back to src. Before the pivot it always succeeds.
+// Cancel brings the instance back to src. It always succeeds before the pivot.
 func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, error) {
 	id, err := m.Find(ctx, c.Subject)
 	if err != nil {
@@ -156,7 +154,7 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 	}
 	defer m.watch.Notify(id) // it is stopped if the cancel has not begun
 	defer m.cancels.begin(id)()
-	// The cancel continues also if the caller disconnects.
+	// The cancel continues if the caller disconnects.
 	ctx = context.WithoutCancel(ctx)
 	stopped := ""
 	for {
@@ -180,8 +178,8 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 	}
 }
 
-// startTakenBack answers a cancel that has undone a start: then everything is taken back. Without
-// an op id there is more to cancel.
+// startTakenBack answers a cancel that has undone a start. Without an op id there is more to
+// cancel.
 func (m *Manager) startTakenBack(ctx context.Context, id string) (api.Migration, string, error) {
 	h, err := m.History.Load(ctx, id)
 	if err != nil {
@@ -193,8 +191,7 @@ func (m *Manager) startTakenBack(ctx context.Context, id string) (api.Migration,
 	return m.render(h), h.Ops[0].RequestID, nil
 }
 
-// notTakenBack returns the error of a cancel that has stopped another op, and could not begin
-// itself.
+// notTakenBack returns the error of a cancel that has stopped another op and did not begin.
 func notTakenBack(id, stopped string, err error) error {
 	var refused *api.Error
 	if !errors.As(err, &refused) {
@@ -207,7 +204,7 @@ func notTakenBack(id, stopped string, err error) error {
 }
 
 // errOtherOpBegan: the manager has begun another op between the look at the migration and the
-// admission of a cancel.
+// cancel's admission.
 var errOtherOpBegan = errors.New("another op has begun")
 
 func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, error) {
@@ -227,9 +224,9 @@ func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, er
 }
 
 // stopUncommitted stops a copy, or a complete before its commit point, for a cancel, and returns
-// it, "" for nothing. It waits for the end of a start, which takes a second; a start that waits for
-// the operator is undone, or continues if it is past its switch. If libvirt does not answer it
-// stops nothing, since the cancel could not begin.
+// it, or "". It waits for the end of a start, which takes a second; a start that waits for the
+// operator is undone, or continued past its switch. If libvirt does not answer it stops nothing,
+// since the cancel could not begin.
 func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped string, err error) {
 	h, err := m.History.Load(ctx, id)
 	if err != nil {
@@ -268,11 +265,10 @@ func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped strin
 	return stopped, nil
 }
 
-// variants are the other kinds that the op of a call may have.
 var variants = map[move.Goal][]string{move.GoalCancel: {move.KindRollback}}
 
-// call is the common part of copy, complete and cancel. A repeated call gets its op, a call that an
-// op already serves gets that op; otherwise check decides.
+// call is the common part of the calls. A repeated call, and a call that an op already serves,
+// gets that op; otherwise check decides.
 func (m *Manager) call(ctx context.Context, goal move.Goal, c Call, check func(*history.Migration, api.MigrationState) error) (api.Migration, string, error) {
 	var h *history.Migration
 	o, err := m.admission.Submit(ctx, request.Request{
@@ -300,7 +296,7 @@ func (m *Manager) call(ctx context.Context, goal move.Goal, c Call, check func(*
 	return mig, c.OpID, err
 }
 
-// called returns the migration of a call, if it may be called by hand.
+// called returns the migration of a call by hand.
 func (m *Manager) called(ctx context.Context, goal move.Goal, c Call) (*history.Migration, error) {
 	id, err := m.Find(ctx, c.Subject)
 	if err != nil {
@@ -336,8 +332,8 @@ func (m *Manager) decideCall(ctx context.Context, h *history.Migration, goal mov
 	return &history.OpInput{Input: move.Input{Spec: h.Spec, RequestID: c.OpID, Why: h.Abandoned()}, Planned: planned}, nil
 }
 
-// notCalledByHand refuses calls on a migration that the registry leads, and on a mirror, which
-// continues by itself. A mirror that waits for the operator may be called.
+// notCalledByHand refuses calls on a migration that the registry leads, and on a mirror, unless it
+// waits for the operator.
 func notCalledByHand(h *history.Migration, what move.Goal, state api.MigrationState) error {
 	if h.Spec.LedByRegistry() {
 		return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s on this host: the registry leads it", what, h.Spec.VolumeName)
@@ -380,7 +376,7 @@ func wrongState(h *history.Migration, verb string, state api.MigrationState) *ap
 		With("migration_id", h.Spec.MigrationID).With("state", state)
 }
 
-// Update changes the options of a migration's copy, until the migration ends.
+// Update changes the options of a migration's copy.
 func (m *Manager) Update(ctx context.Context, id string, in api.MigrationUpdate) (api.Migration, error) {
 	if err := in.Check(); err != nil {
 		return api.Migration{}, err

@@ -4,7 +4,7 @@ package migrate
 
 import "sync"
 
-// cancels counts the calls of cancel that are being served, by migration.
+// cancels counts the served cancel calls by migration.
 type cancels struct {
 	mu      sync.Mutex
 	serving map[string]int
@@ -26,7 +26,6 @@ func (c *cancels) add(id string, n int) {
 	}
 }
 
-// has reports whether a call that cancels the migration is being served.
 func (c *cancels) has(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package migrate has the manager of this host's migrations, which the API calls. It admits a
-// migration, chooses the plan of each op, submits one op after the other, and shows migrations to
-// callers. Its parts are packages in this directory. Each may call those below it:
+// Package migrate has the manager of this host's migrations, which the API calls. It admits
+// migrations, chooses each op's plan, submits one op after the other, and shows migrations to
+// callers. Its parts are packages in this directory. Each may call the packages below it:
 //
 //	parts, monitor
 //	preflight
@@ -11,8 +11,8 @@
 //	history
 //
 // Package plans, and the packages of the steps next to it, have the effects of the ops on the
-// host. They are separate from the manager because they change for different reasons: the manager
-// with the promises of the API, a step with the behaviour of QEMU and libvirt. The manager starts
-// ops and reads their results; it changes no disk, and must not know how a step works. DESIGN.md
-// in this directory has the definitions, the phases and all interruptions.
+// host. They are separate because they change for other reasons: the manager with the promises of
+// the API, a step with the behaviour of QEMU and libvirt. The manager starts ops and reads their
+// results; it changes no disk, and must not know how a step works. DESIGN.md has the definitions,
+// the phases and all interruptions.
 package migrate

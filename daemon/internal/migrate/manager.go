@@ -24,9 +24,9 @@ import (
 // concurrent use.
 type Manager struct {
 	// History reads migrations from the journal. Which finds the right copy of a volume. Released
-	// has the sources that moves have left. Preflight makes the checks before a move. Monitor looks
-	// after the guests of open migrations. Parts does this host's parts of the moves that the
-	// registry leads.
+	// has the sources that moves have left. Preflight checks before a move. Monitor looks after
+	// the guests of open migrations. Parts does this host's parts of the moves that the registry
+	// leads.
 	History   *history.Reader
 	Which     *which.Finder
 	Released  *released.Sources
@@ -40,9 +40,10 @@ type Manager struct {
 	log    *slog.Logger
 	runner *op.Runner
 	watch  *changes.Feed
-	opEnds *changes.Feed // of ops of all managers, by the keys that became free
+	opEnds *changes.Feed // ops of all managers, by the keys that became free
 
-	// groups has the migration of each op, so that followers are notified without a look at the op.
+	// groups has the migration of each op, so that followers are notified without a look at the
+	// op.
 	groups sync.Map
 
 	retries retries
@@ -50,30 +51,29 @@ type Manager struct {
 	endsDue chan struct{} // for recordEndsSoon
 	stops   stops
 
-	// admission is locked from the look at a migration to the submission of its next op. Migrations
-	// take long, so a request does not wait for one; but it waits for the deletion of a source.
+	// admission is locked from the look at a migration until its next op is submitted. A request
+	// does not wait for a migration, but for the deletion of a source.
 	admission request.Admission
 }
 
-// Plans returns the plans of all op kinds of a migration.
+// Plans returns the plans of a migration's op kinds.
 func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
 
 // Probe returns once no decision about a migration is being made. Decisions are made one after the
-// other, and ask libvirt, the registry and the storage: a decision that hangs blocks all others.
+// other, and ask libvirt, the registry and the storage, so a hanging decision blocks all others.
 func (m *Manager) Probe(context.Context) error {
 	m.admission.Lock()
 	defer m.admission.Unlock()
 	return nil
 }
 
-// changed is called by the runner after each record of an op.
 func (m *Manager) changed(opID string) {
 	known, _ := m.groups.Load(opID)
 	if id, ok := known.(string); ok {
 		m.watch.Notify(id)
 		return
 	}
-	// This is from memory, as the op is not retired yet: no change may be missed.
+	// From memory, as the op is not retired yet: no change may be missed.
 	st, err := m.runner.Status(context.Background(), opID)
 	if err != nil {
 		m.log.Warn("cannot look at an op that changed", "op", opID, "err", err)
@@ -85,7 +85,6 @@ func (m *Manager) changed(opID string) {
 	}
 }
 
-// finished is called by the runner when an op has ended and its keys are free.
 func (m *Manager) finished(st op.Status) {
 	for _, key := range st.Op.Keys {
 		m.opEnds.Notify(key)

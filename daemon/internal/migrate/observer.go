@@ -21,12 +21,11 @@ type Observer interface {
 	// GuestStalled reports how long the guest could not write, at "start", at "job" or at the
 	// "switch" that ends the migration.
 	GuestStalled(at string, d time.Duration)
-	// MigrationEnded reports that a migration is over; result is a final state.
+	// MigrationEnded reports the final state of a migration.
 	MigrationEnded(result api.MigrationState)
 }
 
-// Notify reports the end of this op to the observer. It ignores ops of other kinds. Call it once
-// for each op that ends.
+// Notify reports the end of a migration's op to the observer. Call it once for each op that ends.
 func Notify(st op.Status, to Observer) {
 	phase := move.GoalOf(st.Op.Kind)
 	switch {
@@ -35,7 +34,7 @@ func Notify(st op.Status, to Observer) {
 	case st.State == op.StateUndone && phase == move.GoalStart:
 		to.MigrationEnded(api.MigrationError)
 	case st.State == op.StateDone:
-		// The host's clock may have been set back meanwhile.
+		// The host's clock may have been set back.
 		to.PhaseDone(string(phase), max(0, st.FinishedAt.Sub(st.Op.CreatedAt)))
 		if state := history.After[phase]; state.Final() {
 			to.MigrationEnded(state)
@@ -54,8 +53,8 @@ func Notify(st op.Status, to Observer) {
 
 func inMilliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
-// GuestDisk returns the instance and target of the disk of a migration's op; ok is false for other
-// ops and for a volume that is not attached.
+// GuestDisk returns the instance and target of a migration's op; ok is false for other ops and for
+// an unattached volume.
 func GuestDisk(o op.Op) (instanceID, target string, ok bool) {
 	if move.GoalOf(o.Kind) == "" {
 		return "", "", false

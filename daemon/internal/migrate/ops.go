@@ -13,10 +13,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Owns reports whether ops of this kind belong to a migration, so that Request has their status.
+// Owns reports whether ops of this kind belong to a migration.
 func Owns(kind string) bool { return move.GoalOf(kind) != "" }
 
-// Request returns the status of the request that began with this op of a migration.
+// Request returns the status of the request that began with this op.
 func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	began, err := m.History.Journal.Op(ctx, opID)
 	if err != nil {
@@ -37,8 +37,8 @@ func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	return out, err
 }
 
-// Await returns the status of the request that began with this op once the request has ended or
-// needs the operator. If ctx ends first it returns the present status, without an error.
+// Await returns the status of the request that began with this op when the request has ended,
+// needs the operator, or ctx ends.
 func (m *Manager) Await(ctx context.Context, opID string) (api.Op, error) {
 	now, err := m.Request(ctx, opID)
 	if err != nil {
@@ -55,16 +55,14 @@ func (m *Manager) Await(ctx context.Context, opID string) (api.Op, error) {
 	return now, err
 }
 
-// RenderOp returns the API's document of one unfinished op of a migration, without the other ops of
-// the request.
+// RenderOp returns the API's document of one unfinished op, without the other ops of the request.
 func RenderOp(st *op.Status) api.Op {
 	out := request.Render(st, st.State, move.APIError(st.Failure))
 	out.MigrationID = st.Op.Group
 	return out
 }
 
-// madeLocation returns the dst that an op of CopySaved or MakeLive has made, nil for other ops and
-// before the op's end.
+// madeLocation returns the dst that an ended op of CopySaved or MakeLive has made, otherwise nil.
 func (m *Manager) madeLocation(ctx context.Context, st *op.Status) (*api.Location, error) {
 	if st.Op.Kind != move.KindCopySaved && st.Op.Kind != move.KindMakeLive || st.State != op.StateDone {
 		return nil, nil

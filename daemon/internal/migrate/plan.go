@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Plan returns what `volume migrate` would do, or its refusal. It makes the checks of Start, and
+// Plan makes the checks of Start and returns the plan of `volume migrate`, or its refusal. It
 // changes nothing.
 func (m *Manager) Plan(ctx context.Context, volumeID string, target api.MigrationTarget) (api.MigrationPlan, error) {
 	s, err := m.specFor(ctx, StartRequest{VolumeID: volumeID, Target: target, Composite: true})
@@ -44,7 +44,7 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 			plan.DstLeftBy = h.Spec.MigrationID
 		}
 	}
-	if (s.CreateDst && !s.ConnectDst || !s.DstBlock) && !api.IsNetwork(s.Dst.Path) { // the free space of devices and addresses is unknown
+	if (s.CreateDst && !s.ConnectDst || !s.DstBlock) && !api.IsNetwork(s.Dst.Path) { // these have an unknown free space
 		needed := m.Preflight.NeededBytes(s, !s.DstBlock)
 		free, err := m.Preflight.DestinationFreeBytes(ctx, s)
 		if err != nil {
@@ -62,8 +62,7 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 	return plan, nil
 }
 
-// withoutID replaces the beginning of the migration's id by <id>: each call makes another id, so
-// the planned one is never used.
+// withoutID replaces the beginning of the migration's id, which differs in each call, by <id>.
 func withoutID(l api.Location, id string) api.Location {
 	name := strings.ReplaceAll(l.Name, id[:8], "<id>")
 	l.Path, l.Name = strings.TrimSuffix(l.Path, l.Name)+name, name

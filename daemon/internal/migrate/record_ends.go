@@ -15,16 +15,16 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// recordEnds reports to the registry the ends of this host's moves that have ended in the journal
-// and are open there, after a restore from a backup. The oldest is first, since a later move of the
-// volume begins where an earlier one has ended. It returns an error if the registry is unavailable,
-// or this host has not rejoined; it logs refusals.
+// recordEnds reports to a registry that was restored from a backup the ends of this host's moves
+// that are open there. The oldest is first, since a later move of the volume begins where an
+// earlier one ended. It returns an error if the registry is unavailable, or this host has not
+// rejoined; it logs refusals.
 func (m *Manager) recordEnds(ctx context.Context) error {
 	_, err := m.recordEndsAt(ctx, slog.LevelWarn)
 	return err
 }
 
-// recordEndsAt is recordEnds with a level for refusals, and reports whether there was one.
+// recordEndsAt is recordEnds with a level for refusals, and reports whether there was a refusal.
 func (m *Manager) recordEndsAt(ctx context.Context, level slog.Level) (refused bool, err error) {
 	rows, err := m.ports.Claims.Site.Migrations(ctx, "", false)
 	if err != nil {
@@ -33,7 +33,7 @@ func (m *Manager) recordEndsAt(ctx context.Context, level slog.Level) (refused b
 	for _, row := range slices.Backward(rows) {
 		h, err := m.History.Load(ctx, row.ID)
 		if api.CodeOf(err) == api.CodeNotFound {
-			continue // of another host, or of a lost journal: its end is unknown here
+			continue // another host's, or of a lost journal
 		}
 		if err == nil {
 			err = m.recordEnd(ctx, h)
@@ -49,9 +49,9 @@ func (m *Manager) recordEndsAt(ctx context.Context, level slog.Level) (refused b
 	return refused, nil
 }
 
-// keepEndsRecorded calls recordEnds now and after each recordEndsSoon, until ctx ends. A refused
-// report is repeated at growing intervals: it may wait for an operator at the registry. It is a
-// warning once.
+// keepEndsRecorded calls recordEnds now and after each recordEndsSoon, until ctx ends. It repeats
+// a refused report, which may wait for an operator at the registry, at growing intervals. Only the
+// first refusal is a warning.
 func (m *Manager) keepEndsRecorded(ctx context.Context) {
 	backoff := retry.Backoff{First: replanDelay, Max: endsDelay}
 	level := slog.LevelWarn
@@ -74,10 +74,8 @@ func (m *Manager) keepEndsRecorded(ctx context.Context) {
 	}
 }
 
-// endsDelay bounds the delay between two reports of an end that the registry refused.
 const endsDelay = time.Minute
 
-// recordEndsSoon makes keepEndsRecorded look soon, if Run is called.
 func (m *Manager) recordEndsSoon() {
 	select {
 	case m.endsDue <- struct{}{}:
@@ -94,9 +92,8 @@ func (m *Manager) recordEnd(ctx context.Context, h *history.Migration) error {
 	return m.env.Place.RecordEnd(ctx, &h.Spec, last.Op.ID, end, last.Why)
 }
 
-// recordedEnd returns the end of a move that this host has brought to that end: the volume is at
-// dst, or at src again. The journal does not know the end of a move that the registry had ended, or
-// leads.
+// recordedEnd returns a move's end by this host: the volume is at dst, or at src again. The
+// journal does not know the end of a move that the registry had ended or leads.
 func recordedEnd(h *history.Migration) (end api.MigrationState, known bool) {
 	if h.Spec.LedByRegistry() || h.Abandoned() != nil {
 		return "", false

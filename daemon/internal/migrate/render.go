@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// render returns the API's document of a migration, from its history and the state in memory.
+// render returns the API's document of a migration.
 func (m *Manager) render(h *history.Migration) api.Migration {
 	mig, _ := m.renderPaced(h)
 	return mig
@@ -66,8 +66,7 @@ func (m *Manager) renderPaced(h *history.Migration) (api.Migration, move.PacingK
 	return mig, pacing
 }
 
-// remark returns how the result of the migration differs, or may differ, from the caller's
-// expectation.
+// remark describes the difference between the migration's result and the caller's expectation.
 func remark(h *history.Migration, state api.MigrationState) string {
 	var remarks []string
 	if state.Final() {
@@ -79,13 +78,13 @@ func remark(h *history.Migration, state api.MigrationState) string {
 	return strings.Join(slices.DeleteFunc(remarks, func(r string) bool { return r == "" }), "; ")
 }
 
-// overlayShared reports whether the overlay survives the loss of this host. The settings may have
-// changed since the start: an overlay in another directory is not shared.
+// overlayShared reports whether the overlay survives the loss of this host. An overlay in another
+// directory, from before a change of the settings, is not shared.
 func (m *Manager) overlayShared(s *move.Spec) bool {
 	return m.cfg.OverlaysShared && filepath.Dir(s.Overlay) == m.cfg.OverlayDir
 }
 
-// exposure returns how long the guest's newest writes were only in the overlay.
+// exposure returns how long only the overlay had the guest's newest writes.
 func (m *Manager) exposure(frozen, ended time.Time) time.Duration {
 	if ended.IsZero() {
 		ended = m.ports.Now()
@@ -93,7 +92,6 @@ func (m *Manager) exposure(frozen, ended time.Time) time.Duration {
 	return max(0, ended.Sub(frozen))
 }
 
-// phaseOf returns the detail of the state: what the op waits for, or its step.
 func phaseOf(h *history.Migration, state api.MigrationState) string {
 	o := h.Running()
 	switch {

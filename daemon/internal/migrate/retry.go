@@ -9,8 +9,6 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// maxRetryDelay bounds the delay between two attempts to begin an op: a fenced host begins nothing
-// before it has rejoined.
 const maxRetryDelay = 10 * time.Second
 
 // retries are the migrations with a next op that could not begin.
@@ -19,7 +17,7 @@ type retries struct {
 	byID map[string]*attempts
 }
 
-// why returns why the last attempt to begin the next op of a migration failed, nil if it has begun.
+// why returns the error of the last attempt to begin a migration's next op, nil if it has begun.
 func (s *retries) why(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,10 +27,10 @@ func (s *retries) why(id string) error {
 	return nil
 }
 
-// attempts are the attempts of one migration since the last expedite.
+// attempts are a migration's attempts since the last expedite.
 type attempts struct {
 	n       int
-	why     error // of the last attempt
+	why     error
 	backoff retry.Backoff
 	next    *time.Timer
 }
@@ -77,6 +75,6 @@ func (s *retries) expedite() {
 	}
 }
 
-// replanDelay, times the number of plans in a row, is the delay before another plan: an instance
-// may restart in a loop.
+// replanDelay, times the number of plans in a row, delays another plan: an instance may restart in
+// a loop.
 const replanDelay = 100 * time.Millisecond

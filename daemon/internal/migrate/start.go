@@ -16,7 +16,7 @@ import (
 )
 
 // StartRequest is a request for a migration. With Composite (`volume migrate`) it continues to the
-// end or, with an external copy, to the point where that copy is to be made.
+// end, or to the point where an external copy is to be made.
 type StartRequest struct {
 	OpID      string
 	VolumeID  string
@@ -24,8 +24,8 @@ type StartRequest struct {
 	Composite bool
 }
 
-// Start makes all checks, stores the migration and begins it. It returns as soon as the registry
-// has granted or refused the lock. A repeated request gets the same migration.
+// Start makes all checks, stores the migration and begins it. It returns once the registry has
+// granted or refused the lock. A repeated request gets the same migration.
 func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, error) {
 	o, err := m.admission.Submit(ctx, request.Request{
 		OpID: req.OpID, Kind: move.KindStart, Body: req,
@@ -50,7 +50,6 @@ func (m *Manager) decideStart(ctx context.Context, req StartRequest) (*history.O
 	return &history.OpInput{Input: move.Input{Spec: *spec, RequestID: req.OpID}, Planned: m.env.Plan(move.GoalStart, way)}, nil
 }
 
-// specFor makes all checks of a start and returns its spec. It changes nothing.
 func (m *Manager) specFor(ctx context.Context, req StartRequest) (*move.Spec, error) {
 	vol, err := m.ports.Registry.Volume(ctx, req.VolumeID)
 	if err != nil {
@@ -72,10 +71,10 @@ func (m *Manager) specFor(ctx context.Context, req StartRequest) (*move.Spec, er
 	return spec, checkByHand(spec, req)
 }
 
-// noOther refuses a second migration of a volume early; the registry decides in the transaction
-// that takes the lock (stepRegister). Only the registry knows a migration that another host makes,
-// or that it leads. Only the journal knows a migration that a restored registry does not know, or
-// that has ended at the registry and not here.
+// noOther refuses a second migration of a volume early; the registry decides when it grants the
+// lock (stepRegister). Only the registry knows a migration of another host, or that it leads. Only
+// the journal knows a migration that a restored registry lacks, or that has ended at the registry
+// and not here.
 func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
 	open, err := m.List(ctx, false)
 	if err != nil {
@@ -94,8 +93,8 @@ func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
 	return nil
 }
 
-// checkByHand refuses a mirror step by step: between start and complete there is nothing that a
-// person could do, and src is not frozen.
+// checkByHand refuses a mirror step by step: a person could do nothing between start and complete,
+// and src is not frozen.
 func checkByHand(s *move.Spec, req StartRequest) error {
 	switch {
 	case s.Method != move.MethodMirror || req.Composite:
@@ -110,8 +109,8 @@ func checkByHand(s *move.Spec, req StartRequest) error {
 // state.
 const grantBound = 10 * time.Second
 
-// granted waits until the start has its lock, so that the request returns a refusal. A repeated
-// request gets the same answer: a start that got its lock is a migration, even if it failed later.
+// granted waits until the start has its lock or a refusal. A repeated request gets the same
+// answer: a start that got its lock is a migration, even if it failed later.
 func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, error) {
 	ctx, cancel := context.WithTimeout(ctx, grantBound)
 	defer cancel()
@@ -135,7 +134,7 @@ func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, 
 }
 
 // refuseParked takes back a start that would wait for an op that waits for the operator, and
-// returns the refusal. A start waits for another migration, though (DESIGN.md, section 4).
+// returns the refusal. A start does wait for another migration (DESIGN.md, section 4).
 func (m *Manager) refuseParked(ctx context.Context, opID string) error {
 	st, err := m.runner.Status(ctx, opID)
 	if err != nil {
@@ -147,7 +146,7 @@ func (m *Manager) refuseParked(ctx context.Context, opID string) error {
 	if st, err = m.admission.Wait(ctx, opID); err != nil {
 		return request.JournalError(err)
 	}
-	if st.State != op.StateUndone { // it has begun since
+	if st.State != op.StateUndone { // it has begun
 		return nil
 	}
 	return move.APIError(st.Failure)

@@ -18,7 +18,7 @@ import (
 )
 
 // stopped returns the standstill of a migration, nil if the migration has ended, continues by
-// itself, or waits for the next call of a migration step by step.
+// itself, or waits for its next call by hand.
 func (m *Manager) stopped(h *history.Migration) *history.Standstill {
 	at := h.Standstill()
 	switch {
@@ -27,22 +27,20 @@ func (m *Manager) stopped(h *history.Migration) *history.Standstill {
 	case at.Failure == nil || at.Failure.Message != history.ErrCancelled.Message:
 		return at
 	case m.cancels.has(h.Spec.MigrationID):
-		return nil // the call that cancels is about to begin the cancel
+		return nil // the cancel is about to begin
 	}
 	at.Failure = errCancelNotBegun
 	return at
 }
 
-// errCancelNotBegun is the reason for a standstill after an op was stopped for a cancel that did
-// not begin.
 var errCancelNotBegun = api.Errorf(api.CodeStateForbidden, "a cancel has stopped what ran, and has not begun itself: volferryd ended meanwhile, or could not begin it; nothing was taken back yet")
 
-// heldUpAfter is how long the next op of a migration may be delayed before that is a standstill: a
-// restart of libvirt or of the registry is none.
+// heldUpAfter is how long the next op may be delayed without a standstill, as by a restart of
+// libvirt or of the registry.
 const heldUpAfter = 10 * time.Minute
 
-// heldUp returns the standstill of a migration that would continue by itself, and cannot: its guest
-// is saved, for example. The next op is tried again all the time.
+// heldUp returns the standstill of a migration with a next op that always fails, for example
+// because its guest is saved.
 func (m *Manager) heldUp(h *history.Migration) *history.Standstill {
 	why := m.retries.why(h.Spec.MigrationID)
 	if _, _, more := h.Next(); !more || why == nil {
@@ -55,8 +53,8 @@ func (m *Manager) heldUp(h *history.Migration) *history.Standstill {
 	return &history.Standstill{Op: last.Op.ID, At: last.FinishedAt, Failure: api.AsError(look.HVRefusal(request.Refused(why)))}
 }
 
-// auditStop adds to the audit trail that the migration has stopped, once for each standstill. With
-// silent it only records the standstill: those from before the daemon's start are already in the
+// auditStop adds to the audit trail that the migration has stopped, once for each standstill.
+// silent only records the standstill, for those from before the daemon's start, which are in the
 // trail.
 func (m *Manager) auditStop(ctx context.Context, id string, silent bool) {
 	if m.ports.Audit == nil {
@@ -68,12 +66,11 @@ func (m *Manager) auditStop(ctx context.Context, id string, silent bool) {
 	}
 	h, err := m.History.Load(ctx, id)
 	if err != nil {
-		return // advance has logged it
+		return
 	}
 	at := m.stopped(h)
 	if at != nil && at.Failure == errCancelNotBegun {
-		// The cancel may have begun, and its call ended, since the history was read; then the
-		// history has it now.
+		// The cancel may have begun, and its call ended, since the history was read.
 		if h, err = m.History.Load(ctx, id); err != nil {
 			return
 		}
@@ -98,8 +95,8 @@ func (m *Manager) auditStop(ctx context.Context, id string, silent bool) {
 	})
 }
 
-// worksOn reports, from memory, whether an op of the migration is doing something. Unlike for
-// atWork, an op that waits for the operator is not.
+// worksOn reports, from memory, whether an op of the migration is at work and does not wait for
+// the operator.
 func (m *Manager) worksOn(id string) bool {
 	return slices.ContainsFunc(m.runner.Active(), func(st op.Status) bool {
 		return st.Op.Group == id && !st.State.Final() && st.State != op.StateNeedsOperator

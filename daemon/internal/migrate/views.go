@@ -29,7 +29,7 @@ func (m *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
 	return out, nil
 }
 
-// PacedMigration is a migration with the kind of its Pacing.
+// PacedMigration is a migration and the kind of its Pacing.
 type PacedMigration struct {
 	api.Migration
 
@@ -42,7 +42,6 @@ func (m *Manager) Open(ctx context.Context) (open []PacedMigration, err error) {
 	return open, err
 }
 
-// each calls visit for the open or all migrations of this host, oldest first.
 func (m *Manager) each(ctx context.Context, all bool, visit func(PacedMigration)) error {
 	ids, err := m.History.IDs(ctx)
 	if err != nil {
@@ -68,7 +67,7 @@ func (m *Manager) each(ctx context.Context, all bool, visit func(PacedMigration)
 }
 
 // Watch yields the migration now and after each change, until it has ended or ctx ends. Seq grows
-// with the journal; progress between two records has the Seq of the first.
+// with the journal; progress keeps the Seq of the last record.
 func (m *Manager) Watch(ctx context.Context, id string, yield func(api.Event) bool) error {
 	for range m.watch.Of(ctx, id) {
 		h, err := m.History.Load(ctx, id)
