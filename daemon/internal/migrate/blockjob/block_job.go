@@ -19,17 +19,17 @@ import (
 )
 
 // runJob begins the block job of a direction unless it runs, and waits until the job is ready, or
-// has made no progress for stallTimeout (0: without limit). The job yields to its guest according
-// to paced. It has only the operator's limit when runJob returns without an error.
+// has made no progress for stallTimeout (0: no limit). The job yields to its guest according to
+// paced. Without an error the job then has only the operator's limit.
 func (e *Env) runJob(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, stallTimeout time.Duration, paced jobPacing) (ready bool, err error) {
 	pacer := e.pacedJob(ctx, s, to, paced)
 	defer func() { e.countPaced(pacer.Paced()) }()
 	least, since := int64(math.MaxInt64), e.now()
-	asked := false            // the second witness
-	begun, pace := 0, meter{} // the guest's run when the job was begun
+	asked := false
+	begun, pace := 0, meter{} // the guest's run when the job began
 	var stuck standstill
 	var dst look.Silence
-	waits := "" // why the guest has to wait, if it has to
+	waits := "" // why the guest has to wait
 	for {
 		if err := e.move.StillOurs(ctx, s); err != nil {
 			return false, err
@@ -46,23 +46,22 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *move.Spec, to move.Direc
 		if err != nil {
 			return false, err
 		}
-		if ready && to.End == move.OnDst { // otherwise QEMU would hang in the suspend of the guest
+		if ready && to.End == move.OnDst { // otherwise QEMU would hang in the guest's suspend
 			ready = waits == "" && e.look.DstAnswersQuickly(ctx, s) == nil
 		}
 		switch {
 		case begun != 0 && begun != disk.Dom.Run:
-			// A job that runs began in a QEMU that was not looked at, and may lack writes
-			// (MustHold): the undo of a commit ends it, and the next op ends a copy.
+			// The job began in a QEMU that was not looked at, and may lack writes (MustHold): the
+			// undo of a commit ends it, and the next op ends a copy.
 			return false, look.GuestRestarted(s)
 		case ready:
 			if err := e.unpaceJob(ctx, s); err != nil {
-				// A ready job has no limit, whatever value is set.
+				// A ready job has no limit, whatever is set.
 				e.log.Debug("cannot lift the limit of a block job that is ready", "migration", s.MigrationID, "err", err)
 			}
 			return true, look.MayName(disk, s, to) // otherwise the guest would be paused in vain
 		case mirror == nil && !asked:
-			// Before the job is begun, or counts as ended: a job may run that libvirt does not
-			// know.
+			// Before a job begins, or counts as ended: a job may run that libvirt does not know.
 			if _, err := e.look.ConfirmDisk(ctx, s); err != nil {
 				return false, err
 			}
@@ -99,7 +98,7 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *move.Spec, to move.Direc
 		}
 		idle := stuck.since(e.now(), job)
 		if idle == 0 {
-			dst = look.Silence{} // dst answers the job, even if it answers no other client
+			dst = look.Silence{} // dst answers the job
 		}
 		if waits = ""; to.End == move.OnDst && (idle >= look.SilentAfter || mirror.Ready) {
 			if waits, err = dst.Heard(ctx, e.look, s); err != nil {
@@ -108,7 +107,6 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *move.Spec, to move.Direc
 		}
 		e.paceJob(ctx, s, job, pacer)
 		if stallTimeout > 0 && e.now().Sub(since) >= stallTimeout {
-			// With the guest paused the job must run at full speed.
 			return false, e.move.HVError(e.unpaceJob(ctx, s))
 		}
 		if err := retry.Sleep(ctx, pacer.Tick(e.now())); err != nil {
@@ -117,12 +115,12 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *move.Spec, to move.Direc
 	}
 }
 
-// behindBytes is how many bytes a background job may have left when the guest is paused: any disk
-// writes that much well within DrainBound.
+// behindBytes is how much a background job may have left when the guest is paused: any disk writes
+// that well within DrainBound.
 const behindBytes = 16 << 20
 
-// caughtUp reports whether the guest may be paused for the end of a job. A background job that was
-// ready once may be far behind its guest again.
+// caughtUp reports whether the guest may be paused for the end of a job. A ready background job
+// may fall behind its guest again.
 func (e *Env) caughtUp(ctx context.Context, s *move.Spec, to move.Direction, mirror *hv.Mirror) (bool, error) {
 	if mirror == nil || !mirror.Ready || !move.InBackground(s, to) {
 		return mirror != nil && mirror.Ready, nil
@@ -139,7 +137,7 @@ type standstill struct {
 	seen hv.Job
 }
 
-// since takes a sample, which is nil if the state of the job is unknown.
+// since takes a sample, nil if the job's state is unknown.
 func (s *standstill) since(now time.Time, job *hv.Job) time.Duration {
 	switch {
 	case job == nil && s.at.IsZero():
@@ -150,7 +148,6 @@ func (s *standstill) since(now time.Time, job *hv.Job) time.Duration {
 	return now.Sub(s.at)
 }
 
-// pacing reports that a job makes no progress; it is zero while the job makes progress.
 func (s *standstill) pacing(now time.Time) move.Pacing {
 	if s.at.IsZero() || now.Sub(s.at) < look.SilentAfter {
 		return move.Pacing{}
@@ -171,8 +168,8 @@ func (e *Env) reportJob(ctx context.Context, s *move.Spec, pace *meter, pacing m
 	return job
 }
 
-// Begin asks libvirt for the job of a direction. While another job has the disk, the op waits for
-// a backup, or is tried again.
+// Begin begins the job of a direction. While another job has the disk, the op waits for a backup,
+// or is tried again.
 func (e *Env) Begin(ctx context.Context, s *move.Spec, to move.Direction) error {
 	var err error
 	if to.End == move.OnSrc {
@@ -191,8 +188,7 @@ func (e *Env) Begin(ctx context.Context, s *move.Spec, to move.Direction) error 
 		s.Target, s.InstanceName, err))
 }
 
-// AwaitBackup makes the op wait while another program's backup of the disk runs. The guest runs
-// meanwhile.
+// AwaitBackup makes the op wait while another program's backup has the disk of the running guest.
 func (e *Env) AwaitBackup(ctx context.Context, s *move.Spec) error {
 	if !e.BackupAtWork(ctx, s) {
 		return nil
@@ -201,7 +197,7 @@ func (e *Env) AwaitBackup(ctx context.Context, s *move.Spec) error {
 		"the switch of volume %s waits for the end of a backup of disk %s of instance %s; `%s` ends it", s.VolumeName, s.Target, s.InstanceName, api.ShellLine("virsh", "domjobabort", "--", s.InstanceName)))
 }
 
-// BackupAtWork reports whether a backup of another program has the disk.
+// BackupAtWork reports whether another program's backup has the disk.
 func (e *Env) BackupAtWork(ctx context.Context, s *move.Spec) bool {
 	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
 	return err == nil && job != nil && job.Kind == hv.JobBackup
@@ -213,7 +209,7 @@ func MayBegin(d *move.DiskState, s *move.Spec) error {
 	case !d.Active:
 		return look.GuestIsOff(s)
 	case d.Live != s.Before():
-		// Without an overlay QEMU would make a full copy without an error, and zero dst.
+		// Without an overlay QEMU would make a full copy, and zero dst.
 		return look.ChainChanged(s, d)
 	case d.Dom.Snapshots+d.Dom.Checkpoints > 0:
 		return look.SnapshotsLost(s, d.Dom)
@@ -245,10 +241,9 @@ func (p *meter) rate(now time.Time, done int64) int64 {
 	return int64(p.speed)
 }
 
-// abortCommit ends the commit job of a cancel; the guest stays on its image. The job is not
-// synchronous, so the guest need not be paused. With another job, or another image on top, it
-// changes nothing: another program may have pivoted our job, so that the guest is on src, which the
-// next cancel finds (CommittedByOthers).
+// abortCommit ends the commit job of a cancel. The job is not synchronous, so the guest need not
+// be paused. With another job, or another image on top, it changes nothing: another program may
+// have pivoted our job to src, which the next cancel finds (CommittedByOthers).
 func (e *Env) abortCommit(ctx context.Context, s *move.Spec) error {
 	e.progress.Clear(s.MigrationID)
 	disk, err := e.look.ConfirmDisk(ctx, s)
@@ -270,7 +265,7 @@ func (e *Env) observeJob(to move.Direction) op.ObserveFunc[move.Spec] {
 		if err != nil {
 			return op.Unknown, err
 		}
-		// If the job is not ready, Do finds the reason, and refuses or has the op planned again.
+		// Do finds the reason why a job is not ready.
 		ready, err := e.caughtUp(ctx, s, to, disk.Ours(to, s))
 		return op.DoneIf(ready && look.MayName(disk, s, to) == nil), err
 	}

@@ -13,9 +13,8 @@ import (
 )
 
 // CatchUpToAbort waits until a background job into dst can be ended quickly: a job that was ready
-// copies the rest before it ends, and the guest is paused for that. If the job does not catch up,
-// the guest's writes are limited until the job is over. If that does not suffice, the guest is not
-// paused, and the cancel is refused.
+// copies the rest before it ends, with the guest paused. If the job does not catch up, the guest's
+// writes are limited until it is over. If it still does not, the cancel is refused.
 func (e *Env) CatchUpToAbort(ctx context.Context, s *move.Spec) error {
 	if !s.Background() {
 		return nil
@@ -38,7 +37,7 @@ func (e *Env) CatchUpToAbort(ctx context.Context, s *move.Spec) error {
 	return err
 }
 
-// EndCatchUp removes the limit on the guest's writes, whether or not the job was ended.
+// EndCatchUp removes the limit of CatchUpToAbort on the guest's writes.
 func (e *Env) EndCatchUp(ctx context.Context, s *move.Spec) error {
 	if !s.Background() {
 		return nil
@@ -46,18 +45,18 @@ func (e *Env) EndCatchUp(ctx context.Context, s *move.Spec) error {
 	return e.limitForCommit(ctx, s, 0)
 }
 
-// catchesUp waits until our job into dst has caught up (caughtUp), or is gone, or was not ready yet
-// and so can be ended at once. It returns false if the job made no progress for CommitBound.
+// catchesUp waits until our job into dst has caught up, is gone, or was never ready and so can be
+// ended at once. It returns false if the job made no progress for CommitBound.
 func (e *Env) catchesUp(ctx context.Context, s *move.Spec, pacing move.Pacing) (bool, error) {
 	least, since, pace := int64(math.MaxInt64), e.now(), meter{}
 	_, _, fenced := e.fence.Behind(s)
 	for {
 		select {
-		case <-fenced: // a fence waits for the end of a pause, too
+		case <-fenced: // a fence waits for the end of a pause
 			return false, &move.WorldChangedError{What: "the host was fenced while the job on a disk was waited for"}
 		default:
 		}
-		if err := e.move.MayPause(); err != nil { // a daemon that stops waits for the end of a pause
+		if err := e.move.MayPause(); err != nil { // as a daemon that stops does
 			return false, err
 		}
 		disk, err := e.move.ReadDisk(ctx, s)

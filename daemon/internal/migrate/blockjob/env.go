@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package blockjob has the steps that run a block job of QEMU: a mirror to dst, a copy in the
-// background, or a commit into src. A job that could not store a block does not end well: another
-// one writes everything.
+// background, or a commit into src. A job that could not store a block is replaced by another,
+// which writes everything.
 package blockjob
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
 )
 
-// Env has the steps that run a block job of QEMU.
+// Env has the steps of this package.
 type Env struct {
 	blobs       move.Blobs
 	countPaced  func(time.Duration)
@@ -38,7 +38,7 @@ type Env struct {
 	transfer *transfer.Env
 }
 
-// New makes an Env of the ports, and of the packages below this one.
+// New makes an Env.
 func New(d *move.Deps, lookEnv *look.Env, moveEnv *move.Env, placeEnv *place.Env, sealEnv *seal.Env, transferEnv *transfer.Env) *Env {
 	return &Env{
 		blobs:      d.Blobs,

@@ -15,19 +15,18 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A failed flush reports only once that writes may be lost (image.NotStoredError). The next flush
-// succeeds, and proves nothing. Proof is to write the data again, by another job, or to compare
-// both images.
+// A failed flush reports lost writes only once (image.NotStoredError): the next flush succeeds,
+// and proves nothing. Proof is to write the data again, by another job, or to compare both images.
 
 // qemuFlushes reports whether QEMU flushes the writes of the disk's job. Then the kernel reports
-// lost writes also to QEMU's own descriptor, and the job fails.
+// lost writes also to QEMU, and the job fails.
 func qemuFlushes(d *move.DiskState, s *move.Spec) bool {
 	live := d.Dom.LiveDisk(s.Target)
 	return live == nil || live.Cache != hv.CacheUnsafe
 }
 
-// FlushBeforeSwitch flushes images with the guest running, which QEMU would otherwise flush with
-// the guest paused: all disks in a suspend, and the end in the pivot.
+// FlushBeforeSwitch flushes, with the guest running, the images that QEMU would flush with the
+// guest paused: all disks in a suspend, and the end in the pivot.
 func (e *Env) FlushBeforeSwitch(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction) error {
 	if err := e.move.MayPause(); err != nil {
 		return err
@@ -56,12 +55,12 @@ func (e *Env) FlushBeforeSwitch(ctx context.Context, r *op.Run, s *move.Spec, to
 	if err := e.flushEnd(ctx, s, to, disk, e.images.Flush, keep); err != nil || !note.Flushing {
 		return err
 	}
-	return keep(false) // an error while the op waits before the pause leaves the outcome known
+	return keep(false) // the outcome stays known while the op waits before the pause
 }
 
-// FlushInPause makes sure, once the job is clean, that its writes to the end are on stable storage:
-// after the pivot they cannot be repeated. It does nothing if QEMU flushes the end in the pivot.
-// The server of an end at an address is not asked with the guest paused.
+// FlushInPause makes sure that the job's writes are on stable storage: after the pivot they cannot
+// be repeated. It does nothing if QEMU flushes the end in the pivot, or for an end at an address:
+// its server is not asked with the guest paused.
 func (e *Env) FlushInPause(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	if qemuFlushes(disk, s) || api.IsNetwork(to.Image(s).Path) {
 		return nil
@@ -75,8 +74,8 @@ func (e *Env) FlushInPause(ctx context.Context, r *op.Run, s *move.Spec, to move
 
 var errFlushTakesLong = errors.New("the flush takes too long")
 
-// flushInTime flushes an image with the guest paused. If the storage hangs, the flush is abandoned
-// after DrainBound, and its result is lost.
+// flushInTime flushes an image with the guest paused. After DrainBound it abandons the flush, and
+// its result is lost.
 func (e *Env) flushInTime(ctx context.Context, path string) error {
 	flushed := make(chan error, 1)
 	flushCtx, cancel := context.WithCancel(ctx)
@@ -94,8 +93,8 @@ func (e *Env) flushInTime(ctx context.Context, path string) error {
 	}
 }
 
-// flushEnd flushes the end of a job with flush. If QEMU does not flush it, keep first stores that
-// the outcome is unknown: a later flush could not show it.
+// flushEnd flushes the end of a job. If QEMU does not flush it, keep first stores that the outcome
+// is unknown, which a later flush could not show.
 func (e *Env) flushEnd(ctx context.Context, s *move.Spec, to move.Direction, disk *move.DiskState, flush func(context.Context, string) error, keep func(flushing bool) error) error {
 	alone := !qemuFlushes(disk, s)
 	if alone {
@@ -125,8 +124,8 @@ func (e *Env) flushEnd(ctx context.Context, s *move.Spec, to move.Direction, dis
 	return nil
 }
 
-// endNotStored returns the error for an end that could not be flushed before the pivot. It does not
-// promise that nothing is lost: the guest's present image may have lost writes as well.
+// endNotStored returns the error for a failed flush of the end before the pivot. The guest's
+// present image may have lost writes as well.
 func endNotStored(s *move.Spec, err error) error {
 	goesOn := "call again, which writes all of it again"
 	if s.Method == move.MethodMirror {
@@ -136,8 +135,8 @@ func endNotStored(s *move.Spec, err error) error {
 }
 
 // srcNotStored stops a mirror for the operator before its switch, with guest and job running: dst
-// may be the only image with the writes that src could not store, and a mirror that is given up
-// deletes dst.
+// may be the only image with the writes that src could not store, and a cancelled mirror deletes
+// dst.
 func srcNotStored(s *move.Spec, err error) error {
 	return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%v: that is what was written to volume %s last; %s has what the guest has written since the mirror began, and may lack what was lost before: "+
 		"mend the storage; `%s` goes on to %[3]s, and `%s` stays at %[6]s and deletes %[3]s", err, s.VolumeName, s.Dst.Path,
@@ -145,8 +144,7 @@ func srcNotStored(s *move.Spec, err error) error {
 }
 
 // lostUnderJob is LostByGuest before a switch. A synchronous job has written the lost writes to
-// dst, and a repeated complete continues with this job. A mirror that has paused its guest is given
-// up.
+// dst, and a repeated complete continues with it. A mirror that has paused its guest is given up.
 func lostUnderJob(s *move.Spec, to move.Direction, err error) error {
 	if !move.NotStored(err) || to.End != move.OnDst || move.InBackground(s, to) || s.Method == move.MethodMirror {
 		return move.LostByGuest(s, err)
@@ -155,13 +153,12 @@ func lostUnderJob(s *move.Spec, to move.Direction, err error) error {
 		"which goes on to %s; a cancel, or a complete with the instance off, goes on with what is stored", err, s.VolumeName, s.Dst.Path, s.Target, s.InstanceName, s.Dst.Path)
 }
 
-// HeldUp is why a repeated step that finds a note does not know the result of a flush.
+// HeldUp is a reason for an unknown result of a flush, for a repeated step.
 const HeldUp = "volferryd ended or was held up"
 
-// pausedTooLong is why a step does not know the result of a flush in the pause of a guest.
 var pausedTooLong = fmt.Sprintf("the guest was paused for %s", move.DrainBound)
 
-// FlushUnanswered ends an op that does not know the result of the flush of the end.
+// FlushUnanswered ends an op that does not know the result of the end's flush.
 func FlushUnanswered(s *move.Spec, to move.Direction, why string) error {
 	what := fmt.Sprintf("%s while %s was flushed, and nobody knows whether it has stored what was written to it", why, to.Image(s).Path)
 	if s.Method == move.MethodMirror {
@@ -171,13 +168,12 @@ func FlushUnanswered(s *move.Spec, to move.Direction, why string) error {
 }
 
 // EndNotStored reports whether dst may lack writes of the running job because a flush failed: then
-// the job must be ended and another one begun.
+// another job must replace it.
 func (e *Env) EndNotStored(ctx context.Context, s *move.Spec) (bool, error) {
 	return e.history.EndNotStored(ctx, s)
 }
 
-// jobIsWhole ends an op that would adopt such a job: the op that is planned next begins another job
-// (MustHold has the plan).
+// jobIsWhole ends an op that would adopt such a job: the next op begins another.
 func (e *Env) jobIsWhole(ctx context.Context, s *move.Spec) error {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil || disk.Ours(move.ToDst, s) == nil {
@@ -190,8 +186,8 @@ func (e *Env) jobIsWhole(ctx context.Context, s *move.Spec) error {
 	return err
 }
 
-// HearOfLostWrites flushes dst before another job writes all of it again. The previous job may have
-// lost more writes after its failed flush, which Linux would report at the new job's flush.
+// HearOfLostWrites flushes dst before another job writes all of it again: Linux would report
+// writes that the previous job lost after its failed flush at the new job's flush.
 func (e *Env) HearOfLostWrites(ctx context.Context, s *move.Spec) {
 	if err := e.images.Flush(ctx, s.Dst.Path); err != nil {
 		e.log.Info("dst lacks more of what the job before has written; the next job writes all of it", "migration", s.MigrationID, "dst", s.Dst.Path, "err", err)
@@ -229,8 +225,8 @@ func (e *Env) EndIsStored(ctx context.Context, r *op.Run, s *move.Spec, to move.
 	return e.sameAsLeft(ctx, s, to, disk, note)
 }
 
-// sameAsLeft makes sure that the end reads as the old images. The guest must be off for that, and
-// stays off: its writes since the switch are only in the end.
+// sameAsLeft makes sure that the end reads as the old images. The guest must be off, and stays
+// off: only the end has its writes since the switch.
 func (e *Env) sameAsLeft(ctx context.Context, s *move.Spec, to move.Direction, disk *move.DiskState, note settledNote) error {
 	end := to.Image(s).Path
 	if err := e.guards.Set(s.InstanceID, s.Owner(), fmt.Sprintf("%s may not have stored what instance %s wrote before it was switched there: do not start it before the last call of migration %s, made once more, has looked",
@@ -261,7 +257,7 @@ func (e *Env) sameAsLeft(ctx context.Context, s *move.Spec, to move.Direction, d
 	return e.guards.Clear(s.InstanceID, s.Owner())
 }
 
-// left names the images that together have the guest's writes from before the switch.
+// left names the images with the guest's writes from before the switch.
 func left(s *move.Spec) string {
 	if s.Overlay == "" {
 		return s.Src.Path

@@ -16,17 +16,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// jobPacing is whether a block job yields to its guest.
 type jobPacing int
 
 const (
-	// givesWay: the job yields according to the operator's pace.
+	// givesWay: the job yields to its guest.
 	givesWay jobPacing = iota
-	// asFastAsItCan: the job does not yield, since the guest is limited so that the job can end.
+	// asFastAsItCan: the guest is limited so that the job can end.
 	asFastAsItCan
 )
 
-// pacing reports how the guest is limited for the job; it is zero if it is not.
 func (p jobPacing) pacing() move.Pacing {
 	if p == givesWay {
 		return move.Pacing{}
@@ -34,11 +32,10 @@ func (p jobPacing) pacing() move.Pacing {
 	return move.PacingIf(move.DoingThrottlesGuest, fmt.Sprintf("the guest may write %s per second until the switch is over: the fold did not catch up with it", api.Bytes(ThrottleBytesPerSecond)))
 }
 
-// PacedFoldBound is how long pacing may make a fold take: the job is never slower than it needs to
-// be to end by then.
+// PacedFoldBound is how long pacing may make a fold take.
 const PacedFoldBound = 10 * time.Minute
 
-// jobPace is the pacer of a job with its source of measurements.
+// jobPace is the pacer of a job with its measurements.
 type jobPace struct {
 	*copy.JobPacer
 	stats       func() (copy.GuestLatency, bool)
@@ -46,8 +43,8 @@ type jobPace struct {
 	synchronous bool
 }
 
-// pacedJob makes the pacer of a job that is begun or adopted. Nothing is stored: the op that adopts
-// a job paces it from then on, whatever limit the job has.
+// pacedJob makes the pacer of a job that is begun or adopted. Nothing is stored: the op that
+// adopts a job paces it, whatever limit the job has.
 func (e *Env) pacedJob(ctx context.Context, s *move.Spec, to move.Direction, paced jobPacing) *jobPace {
 	p := &jobPace{stats: transfer.GuestLatency(ctx, e.transfer.GuestStats(s)), paced: paced, synchronous: !move.InBackground(s, to)}
 	bound := PacedFoldBound
@@ -67,13 +64,13 @@ func (p *jobPace) keepShare(opts api.CopyOptions) float64 {
 }
 
 // blockCopyOptions returns the options of the copy job into dst. Only a mirror has the operator's
-// bandwidth: a fold is short, and the guest waits for its end.
+// bandwidth: a fold is short, and the guest waits for it.
 func (e *Env) blockCopyOptions(s *move.Spec) hv.BlockCopyOptions {
 	opts := hv.BlockCopyOptions{Shallow: s.Method == move.MethodOverlay, Synchronous: true}
 	if s.KeepsBase() {
-		// libvirt puts dst over its base images in the pivot. Before that a write of less than a
+		// libvirt puts dst over its base images in the pivot. Until then a write of less than a
 		// cluster would hide the rest of the cluster. So only the job may write, in whole clusters
-		// of the image that the migration made.
+		// of the image.
 		opts.Backing, opts.Synchronous, opts.GranularityBytes = s.DstChain()[1:], false, image.ClusterBytes
 	}
 	if s.Method == move.MethodMirror {
@@ -82,7 +79,7 @@ func (e *Env) blockCopyOptions(s *move.Spec) hv.BlockCopyOptions {
 	return opts
 }
 
-// paceJob sets the limit of a job to what its guest tolerates, and at most to the operator's limit.
+// paceJob limits a job to the rate that its guest tolerates, within the operator's limit.
 func (e *Env) paceJob(ctx context.Context, s *move.Spec, job *hv.Job, p *jobPace) {
 	if job == nil {
 		return
@@ -95,12 +92,11 @@ func (e *Env) paceJob(ctx context.Context, s *move.Spec, job *hv.Job, p *jobPace
 		limit = min(cmp.Or(limit, bears), cmp.Or(bears, limit))
 	}
 	if err := e.limitJob(ctx, s, job, limit); err != nil {
-		// The job may have ended, which the next look shows; otherwise this is tried again.
+		// The job may have ended, which the next look shows.
 		e.log.Debug("cannot change the bandwidth of a block job", "migration", s.MigrationID, "err", err)
 	}
 }
 
-// unpaceJob removes all limits of a job except the operator's.
 func (e *Env) unpaceJob(ctx context.Context, s *move.Spec) error {
 	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
 	if err != nil || job == nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-// hypervisor has the calls of hv.Hypervisor that these steps make.
 type hypervisor interface {
 	ResetWriteLimit(ctx context.Context, id, target string) error
 	LiveWriteLimit(ctx context.Context, id, target string) (bytesPerSecond int64, err error)
@@ -24,19 +23,16 @@ type hypervisor interface {
 	Process(ctx context.Context, id, target string) (hv.Process, error)
 }
 
-// images has the calls of move.Images that these steps make.
 type images interface {
 	Stamp(ctx context.Context, path string) (image.Stamp, error)
 	Flush(ctx context.Context, path string) error
 }
 
-// guards has the calls of move.Guards that these steps make.
 type guards interface {
 	Set(domainID, owner, reason string) error
 	Clear(domainID, owner string) error
 }
 
-// history has the calls of move.History that these steps make.
 type history interface {
 	EndNotStored(ctx context.Context, s *move.Spec) (bool, error)
 }

@@ -13,25 +13,24 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// RunNote is written in the pause before the definition names dst, or, where the pivot comes first,
-// before the pivot.
+// RunNote is written before the definition names dst or, where the pivot comes first, before the
+// pivot.
 type RunNote struct {
 	// Run identifies the guest's process, and Top is the stamp of the image that receives its
 	// writes, while the guest is paused.
 	Run int         `json:"run"`
 	Top image.Stamp `json:"top"`
-	// DstNewer: dst was seen to have writes that the old image lacks. From then on a write to the
-	// old image is a copy of dst, which may be incomplete.
+	// DstNewer: dst had writes that the old image lacks. Since then a write to the old image may
+	// be an incomplete copy of dst.
 	DstNewer bool `json:"dst_newer,omitempty"`
-	// Asked: libvirt was asked for the pivot of a background job, and the result is not noted. End
-	// is the stamp of the job's target at that time.
+	// Asked: libvirt was asked for the pivot of a background job, with unknown result. End is the
+	// stamp of the job's target before that.
 	Asked bool        `json:"asked,omitempty"`
 	End   image.Stamp `json:"end,omitzero"`
 	move.FlushingNote
 }
 
-// NoteRun notes the guest's process and the stamp of the image that receives its writes. The guest
-// is paused.
+// NoteRun notes the paused guest's process and the stamp of the image that receives its writes.
 func (e *Env) NoteRun(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	stamp, err := e.seal.StampToKeep(ctx, s.Top())
 	if err != nil {
@@ -41,8 +40,8 @@ func (e *Env) NoteRun(ctx context.Context, r *op.Run, s *move.Spec, to move.Dire
 }
 
 // NoteAsked is NoteRun right before libvirt is asked for the pivot of a background job. The server
-// of an end at an address is not asked with the guest paused: it would report only the size. before
-// is the note of an earlier try.
+// of an end at an address would report only the size, and is not asked with the guest paused.
+// before is the note of an earlier try.
 func (e *Env) NoteAsked(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState, before RunNote) error {
 	note := RunNote{Run: disk.Dom.Run, Asked: true}
 	var err error

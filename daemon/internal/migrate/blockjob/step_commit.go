@@ -15,19 +15,18 @@ import (
 
 // slowNote records the measures against a guest that writes faster than the commit.
 type slowNote struct {
-	// Throttled: the guest's writes are limited until the step has ended. Recorded: the earlier
-	// limit is in the journal; older versions restored the limit of the definition.
+	// Throttled: the guest's writes are limited until the step has ended. Recorded: the journal
+	// has the earlier limit; older versions restored the definition's limit.
 	Throttled bool `json:"throttled"`
 	Recorded  bool `json:"recorded,omitempty"`
-	// Pause: the limit was not enough, and only the following pause lets the job catch up.
+	// Pause: only the following pause lets the job catch up.
 	Pause bool `json:"pause"`
 	move.FoldingNote
 }
 
-// StepCommit folds the overlay back into src while the guest runs, by a commit job; it is not the
-// commit point of an op. QEMU's commit has no synchronous mode. So a guest that writes faster than
-// the job is first limited and then, by the next step, paused: the job always ends. While the job
-// makes progress, the guest is not limited.
+// StepCommit folds the overlay back into src while the guest runs, by a commit job. QEMU's commit
+// has no synchronous mode. So a guest that writes faster than the job is first limited and then,
+// by the next step, paused: the job always ends.
 func (e *Env) StepCommit() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		var note slowNote
@@ -101,7 +100,7 @@ func (e *Env) StepCommit() op.Step {
 // CommitStep is the name of StepCommit.
 const CommitStep = "commit"
 
-// LiftThrottle ends the limit on the guest's writes that StepCommit has set.
+// LiftThrottle ends StepCommit's limit on the guest's writes.
 func (e *Env) LiftThrottle(ctx context.Context, r *op.Run, s *move.Spec) error {
 	var note slowNote
 	if _, err := r.Noted(CommitStep, &note); err != nil || !note.Throttled {
@@ -113,8 +112,8 @@ func (e *Env) LiftThrottle(ctx context.Context, r *op.Run, s *move.Spec) error {
 	return e.limitForCommit(ctx, s, 0)
 }
 
-// endOlderThrottle removes the limit of a step that an older version has begun: the earlier limit
-// is only in the guest's definition.
+// endOlderThrottle removes the limit of an older version's step: only the guest's definition has
+// the earlier limit.
 func (e *Env) endOlderThrottle(ctx context.Context, s *move.Spec, note slowNote) error {
 	if !note.Throttled || note.Recorded {
 		return nil

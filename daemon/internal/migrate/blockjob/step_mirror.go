@@ -15,9 +15,9 @@ import (
 )
 
 // StepMirror makes dst equal to the disk of the running guest, with synchronous writes, so that it
-// converges under any load. In method overlay it folds the overlay into a dst that equals src, by a
-// shallow copy; in method mirror it copies everything. It ends when the job is ready. A dst of
-// another size would end the job at once, without a reason.
+// converges under any load. Method overlay folds the overlay into a dst that equals src, by a
+// shallow copy; method mirror copies everything. It ends when the job is ready. Sizes are checked,
+// since a dst of another size would end the job without a reason.
 //
 // It has no undo: the next try adopts the job, or a cancel ends it with the guest paused
 // (AbortSteps).
@@ -43,21 +43,19 @@ func (e *Env) StepMirror() op.Step {
 	return seal.JobProvided(move.Step(MirrorStep, do, nil, e.observeJob(move.ToDst)), e.seal.SrcUnchanged, e.seal.DstUnchanged, e.jobIsWhole)
 }
 
-// The names of the steps that fold the overlay of a running guest into dst, or mirror its src.
+// The steps that begin a job into dst.
 const (
 	MirrorStep     = "mirror"
 	CopyBehindStep = "copy_in_background"
 )
 
-// How a mirror waits for a guest that was stopped. If the guest is started again, it is mirrored
-// from the beginning. The waiting mirror has no lock that other ops of the instance need.
+// How a mirror waits for a stopped guest. A restarted guest is mirrored from the beginning. The
+// waiting mirror has no lock that other ops of the instance need.
 const (
-	// OffBound is how long it waits.
 	OffBound = time.Minute
 	offPoll  = time.Second
 )
 
-// mayMirror makes sure that the sizes are equal, and waits for a guest that is off.
 func (e *Env) mayMirror(ctx context.Context, s *move.Spec) error {
 	if err := e.transfer.CheckSizes(ctx, s); err != nil {
 		return err
@@ -73,8 +71,8 @@ func (e *Env) mayMirror(ctx context.Context, s *move.Spec) error {
 		s.InstanceName, s.VolumeName, OffBound)
 }
 
-// StepReady refuses the switch unless the mirror exists and is ready, so that the guest is not
-// paused in vain.
+// StepReady refuses the switch unless the mirror is ready, so that the guest is not paused in
+// vain.
 func (e *Env) StepReady() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error {
 		e.progress.Clear(s.MigrationID)

@@ -17,28 +17,27 @@ import (
 )
 
 // WriteLimit is the journal's record of a migration's limit on the writes of its guest. It exists
-// from before the first change until the disk has its own limit again. There are two reasons for a
-// limit: a commit that does not catch up, and the room for overlays. The lower of the two counts,
-// unless the owner's limit is lower.
+// from before the first change until the disk has its own limit again. A commit that does not
+// catch up, and the room for overlays, are reasons for a limit. The lower one counts, unless the
+// owner's limit is lower.
 type WriteLimit struct {
 	InstanceID   string `json:"instance_id"`
 	InstanceName string `json:"instance_name"`
 	Target       string `json:"target"`
 	// Process is the guest's process: a limit is only in the process.
 	Process string `json:"process"`
-	// Before is the limit that the disk had, whichever program set it; 0 is none.
+	// Before is the limit that the disk had; 0 is none.
 	Before int64 `json:"before"`
-	// Is is the limit that the disk was last seen with or given. Next is the limit that it was
-	// about to get, and may have.
+	// Is is the disk's last seen or set limit. Next is the limit that it was about to get, and may
+	// have.
 	Is   int64  `json:"is"`
 	Next *int64 `json:"next,omitempty"`
-	// Commit and Space are the limits for the commit and for the room; 0 is no limit.
+	// The limits for the commit and for the room; 0 is none.
 	Commit int64 `json:"commit,omitempty"`
 	Space  int64 `json:"space,omitempty"`
-	// Theirs is the limit that another program has set meanwhile. It is not changed from then on.
+	// Theirs is the limit that another program has set meanwhile, which is not changed.
 	Theirs *int64 `json:"theirs,omitempty"`
-	// With are the targets of the disks that get the limit too, because they share a throttle group
-	// with this one.
+	// With are the targets of disks in this disk's throttle group, which get the limit too.
 	With []string `json:"with,omitempty"`
 	// Refused: the hypervisor cannot limit the writes of this disk.
 	Refused bool `json:"refused,omitempty"`
@@ -53,7 +52,7 @@ func lower(a, b int64) int64 {
 	return a
 }
 
-// mayHave reports whether the disk may have this limit without a change by another program.
+// mayHave reports whether we may have set this limit.
 func (l *WriteLimit) mayHave(limit int64) bool {
 	return limit == l.Is || l.Next != nil && limit == *l.Next
 }
@@ -62,7 +61,7 @@ const writeLimitPrefix = "write_limit/"
 
 func writeLimitKey(migrationID string) string { return writeLimitPrefix + migrationID }
 
-// WriteLimits returns the records of all present limits, by migration.
+// WriteLimits returns the records by migration.
 func (e *Env) WriteLimits(ctx context.Context) (map[string]WriteLimit, error) {
 	blobs, err := e.blobs.Blobs(ctx, writeLimitPrefix)
 	if err != nil {
@@ -79,10 +78,10 @@ func (e *Env) WriteLimits(ctx context.Context) (map[string]WriteLimit, error) {
 	return all, nil
 }
 
-// LimitForSpace limits the guest of a migration to this many bytes per second because the room for
-// overlays is short; 0 ends that. It returns the new record. It calls still first, under the lock,
-// so that no step removes the limit at the same time. Unless still reports that the overlay
-// receives the guest's writes, nothing changes: the op that moves the guest removes the limit.
+// LimitForSpace limits the guest to this many bytes per second because the room for overlays is
+// short (0 ends that), and returns the new record. Under the lock, so that no step removes the
+// limit meanwhile, it first calls still: unless the overlay receives the guest's writes, nothing
+// changes, and the op that moves the guest removes the limit.
 func (e *Env) LimitForSpace(ctx context.Context, s *move.Spec, bytesPerSecond int64, still func() (bool, error)) (WriteLimit, error) {
 	e.writeLimits.Lock()
 	defer e.writeLimits.Unlock()
@@ -99,11 +98,10 @@ func (e *Env) LimitForSpace(ctx context.Context, s *move.Spec, bytesPerSecond in
 	return e.setWriteLimit(ctx, s, change)
 }
 
-// ThrottleBytesPerSecond is the limit of a guest while a commit or background copy of its disk does
-// not catch up. A job to any usable disk is faster.
+// ThrottleBytesPerSecond is the limit of a guest while a commit or background copy does not catch
+// up. A job to any usable disk is faster.
 const ThrottleBytesPerSecond = 1 << 20
 
-// limitForCommit limits the guest's writes while a commit does not catch up; 0 ends that.
 func (e *Env) limitForCommit(ctx context.Context, s *move.Spec, bytesPerSecond int64) error {
 	e.writeLimits.Lock()
 	defer e.writeLimits.Unlock()
@@ -112,7 +110,7 @@ func (e *Env) limitForCommit(ctx context.Context, s *move.Spec, bytesPerSecond i
 }
 
 // EndWriteLimits restores the guest's earlier limit at the end of a migration. It leaves a limit
-// that another program has changed since, and left is a remark about it.
+// that another program has set since, with the remark left.
 func (e *Env) EndWriteLimits(ctx context.Context, s *move.Spec) (left string, err error) {
 	e.writeLimits.Lock()
 	defer e.writeLimits.Unlock()
@@ -124,8 +122,8 @@ func (e *Env) EndWriteLimits(ctx context.Context, s *move.Spec) (left string, er
 		s.Target, *l.Theirs, l.Before, api.ShellLine("virsh", "blkdeviotune", "--", s.InstanceName, s.Target)), nil
 }
 
-// setWriteLimit changes the reasons with change, and sets the resulting limit of the disk. It
-// returns the new record. The caller holds writeLimits.
+// setWriteLimit changes the reasons with change, sets the resulting limit of the disk, and returns
+// the new record. The caller holds writeLimits.
 func (e *Env) setWriteLimit(ctx context.Context, s *move.Spec, change func(*WriteLimit)) (WriteLimit, error) {
 	l := WriteLimit{InstanceID: s.InstanceID, InstanceName: s.InstanceName, Target: s.Target}
 	data, err := e.blobs.Blob(ctx, writeLimitKey(s.MigrationID))
@@ -182,22 +180,22 @@ func (e *Env) setWriteLimit(ctx context.Context, s *move.Spec, change func(*Writ
 	return l, e.keepWriteLimit(ctx, s, &l, &before, nothing)
 }
 
-// lookAtWriteLimit reads the limit of the disk, and records in l who set it. kept: l was in the
-// journal.
+// lookAtWriteLimit reads the limit of the disk, and records in l which program set it. kept: l was
+// in the journal.
 func (e *Env) lookAtWriteLimit(ctx context.Context, s *move.Spec, l *WriteLimit, kept bool) (now int64, err error) {
 	if now, err = e.hv.LiveWriteLimit(ctx, s.InstanceID, s.Target); err != nil {
 		return 0, err
 	}
 	process, err := e.hv.Process(ctx, s.InstanceID, s.Target)
 	if errors.Is(err, hv.ErrNoProcess) {
-		process.ID, err = l.Process, nil // unknown: it counts as the same process
+		process.ID, err = l.Process, nil // it counts as the same process
 	}
 	switch {
 	case err != nil:
 		return 0, err
 	case !kept, l.Process != process.ID && (now == l.Before || !l.mayHave(now)):
-		// Another process has the limit of its definition. A process that was restored from a save
-		// image still has ours.
+		// Another process has its definition's limit, unless it was restored from a save image
+		// with ours.
 		l.Before, l.Is, l.Next, l.Theirs, l.Refused = now, now, nil, nil, false
 	case l.Theirs != nil:
 		l.Theirs = &now
