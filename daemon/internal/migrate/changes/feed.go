@@ -11,23 +11,22 @@ import (
 	"sync"
 )
 
-// Feed wakes the followers of migrations. It never waits for a follower: a slow one sees fewer,
-// newer states, and misses no migration.
+// Feed wakes the followers of migrations. It never waits for a follower: a slow follower sees
+// fewer, newer states, and misses no migration.
 type Feed struct {
 	mu   sync.Mutex
 	subs map[*Follower]bool
 }
 
-// Follower follows one migration or all. It receives from Wake once something has changed since
-// the last Take.
+// Follower follows one migration or all. It receives from Wake after changes since the last Take.
 type Follower struct {
 	Wake chan struct{}
 
-	only string          // the followed migration, "" for all
+	only string          // "" for all
 	due  map[string]bool // guarded by the feed's mu
 }
 
-// NewFeed makes a feed without followers.
+// NewFeed makes a Feed.
 func NewFeed() *Feed { return &Feed{subs: map[*Follower]bool{}} }
 
 // Notify wakes the followers of a migration.
@@ -49,7 +48,7 @@ func (f *Follower) notify(id string) {
 	}
 }
 
-// Take returns the changed migrations since the follower's last Take, in no order.
+// Take returns the migrations that changed since the follower's last Take, in no order.
 func (w *Feed) Take(f *Follower) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,7 +57,7 @@ func (w *Feed) Take(f *Follower) []string {
 	return ids
 }
 
-// Subscribe has f woken from now on, until ctx ends.
+// Subscribe wakes f from now on, until ctx ends.
 func (w *Feed) Subscribe(ctx context.Context, f *Follower) {
 	w.mu.Lock()
 	w.subs[f] = true
@@ -70,7 +69,6 @@ func (w *Feed) Subscribe(ctx context.Context, f *Follower) {
 	})
 }
 
-// follow yields the ids of changed migrations from now on, until ctx ends.
 func (w *Feed) follow(ctx context.Context, f *Follower) iter.Seq[string] {
 	w.Subscribe(ctx, f)
 	return func(yield func(string) bool) {
