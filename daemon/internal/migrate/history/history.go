@@ -20,8 +20,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Op is an op of a migration. RequestID is the id of the request that it serves, and Why the reason
-// if the manager itself submitted a cancel.
+// Op is an op of a migration. RequestID is the id of its request, and Why the reason of a cancel
+// that the manager itself submitted.
 type Op struct {
 	op.Status
 
@@ -37,7 +37,7 @@ func (o *Op) overtaken() bool {
 	return o.Undone() && move.Overtaken(o.Failure)
 }
 
-// ended returns why the registry has ended the migration of a finished op, nil if it has not.
+// ended returns why the registry has ended the migration of a finished op, or nil.
 func (o *Op) ended() *op.Failure {
 	if is, _ := move.Abandoned(o.Failure); o.Undone() && is {
 		return o.Failure
@@ -47,14 +47,14 @@ func (o *Op) ended() *op.Failure {
 	}
 	behind := plans.AbandonedBehind(&o.Status)
 	if _, kept := move.Abandoned(behind); kept && o.Goal == move.GoalCancel {
-		return nil // the guest is already on src, as in the registry
+		return nil // the guest is already on src
 	}
 	return behind
 }
 
 func (o *Op) abandoned() bool { return o.ended() != nil }
 
-// Abandoned returns why the registry has ended the migration, nil if it has not.
+// Abandoned returns why the registry has ended the migration, or nil.
 func (h *Migration) Abandoned() *api.Error {
 	for i := range h.Ops {
 		if ended := h.Ops[i].ended(); ended != nil {
@@ -65,8 +65,8 @@ func (h *Migration) Abandoned() *api.Error {
 }
 
 // KeptSrc reports whether the instance of a migration that the registry has ended still had src
-// when that was found: then the guest's writes in the overlay belong there. The overlay of a guest
-// that was switched to dst, or brought back to src, has nothing newer.
+// when that was found: then the overlay's writes belong there. The overlay of a guest that was
+// switched to dst, or brought back to src, has nothing newer.
 func (h *Migration) KeptSrc() bool {
 	for _, o := range slices.Backward(h.Ops) {
 		if ended := o.ended(); ended != nil {
@@ -77,14 +77,13 @@ func (h *Migration) KeptSrc() bool {
 	return false
 }
 
-// LeavesChain reports whether the op never changes the chain of its guest, as a copy: then only
-// another program can have changed it.
+// LeavesChain reports whether the op never changes its guest's chain: then only another program
+// can have changed it.
 func (o *Op) LeavesChain() bool { return o.Goal == move.GoalCopy && o.Op.Has(transfer.CopyStep) }
 
 // BeginsMirror reports whether the op only begins a mirror, with the guest suspended.
 func (o *Op) BeginsMirror() bool { return o.Goal == move.GoalCopy && o.Op.Has(pause.BeginStep) }
 
-// mirrors reports whether the op begins a mirror or continues it.
 func (o *Op) mirrors() bool {
 	return o.Goal == move.GoalCopy && (o.Op.Has(blockjob.MirrorStep) || o.BeginsMirror())
 }
@@ -93,13 +92,13 @@ func (o *Op) failedWith(code api.Code) bool {
 	return o.Undone() && o.Failure != nil && o.Failure.Code == string(code)
 }
 
-// Migration is a migration: its spec and its ops, oldest first. Its methods are pure.
+// Migration is a migration's spec and its ops, oldest first. Its methods are pure.
 type Migration struct {
 	Spec move.Spec
 	Ops  []Op
 }
 
-// Load reads a migration from the journal. A missing one is an *api.Error with not_found.
+// Load reads a migration from the journal, or returns an *api.Error with not_found.
 func (r *Reader) Load(ctx context.Context, id string) (*Migration, error) {
 	ops, err := r.Journal.Group(ctx, id)
 	if err != nil {
@@ -126,7 +125,7 @@ func (r *Reader) Load(ctx context.Context, id string) (*Migration, error) {
 	return h, nil
 }
 
-// CopiedBefore reports whether the built-in copier finished in one of the first i ops.
+// CopiedBefore reports whether one of the first i ops finished the built-in copy.
 func (h *Migration) CopiedBefore(i int) bool {
 	return slices.ContainsFunc(h.Ops[:i], func(o Op) bool {
 		return o.Goal == move.GoalCopy && !o.BeginsMirror() && o.State == op.StateDone
@@ -146,7 +145,7 @@ func (h *Migration) CopiedBytes() int64 {
 	return 0
 }
 
-// Running returns the newest op that is not final, nil if none.
+// Running returns the newest unfinished op, or nil.
 func (h *Migration) Running() *Op {
 	for i := len(h.Ops) - 1; i >= 0; i-- {
 		if !h.Ops[i].State.Final() {
@@ -156,7 +155,7 @@ func (h *Migration) Running() *Op {
 	return nil
 }
 
-// Find returns the newest op for a goal, nil if none.
+// Find returns the newest op for a goal, or nil.
 func (h *Migration) Find(g move.Goal) *Op {
 	for i := len(h.Ops) - 1; i >= 0; i-- {
 		if h.Ops[i].Goal == g {
@@ -166,12 +165,12 @@ func (h *Migration) Find(g move.Goal) *Op {
 	return nil
 }
 
-// Op returns the op with this id, which must be the migration's.
+// Op returns the migration's op with this id.
 func (h *Migration) Op(id string) *Op {
 	return &h.Ops[slices.IndexFunc(h.Ops, func(o Op) bool { return o.Op.ID == id })]
 }
 
-// IDs returns the ids of all migrations of this host, oldest first.
+// IDs returns the ids of this host's migrations, oldest first.
 func (r *Reader) IDs(ctx context.Context) ([]string, error) {
 	ops, err := r.Starts(ctx)
 	if err != nil {
@@ -184,7 +183,7 @@ func (r *Reader) IDs(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// Starts returns the first op of every migration, oldest first.
+// Starts returns the first op of each migration, oldest first.
 func (r *Reader) Starts(ctx context.Context) ([]op.Op, error) {
 	var ops []op.Op
 	for _, kind := range []string{move.KindStart, move.KindCopySaved, move.KindMakeLive} {
@@ -198,7 +197,7 @@ func (r *Reader) Starts(ctx context.Context) ([]op.Op, error) {
 	return ops, nil
 }
 
-// SpecOf returns the spec of the migration that an op has begun.
+// SpecOf returns the spec of a migration from its first op.
 func SpecOf(start op.Op) (move.Spec, error) {
 	var in move.Input
 	if err := json.Unmarshal(start.Input, &in); err != nil {
@@ -211,7 +210,7 @@ func sortByAge(ops []op.Op) {
 	slices.SortStableFunc(ops, func(a, b op.Op) int { return a.CreatedAt.Compare(b.CreatedAt) })
 }
 
-// EachOpen calls f for the migrations that are not known to have ended, until f returns an error.
+// EachOpen calls f for the migrations without NoteEnded, until f returns an error.
 func (r *Reader) EachOpen(ctx context.Context, f func(*Migration) error) error {
 	ids, err := r.IDs(ctx)
 	if err != nil {
@@ -232,8 +231,8 @@ func (r *Reader) EachOpen(ctx context.Context, f func(*Migration) error) error {
 	return nil
 }
 
-// HasEnded reports whether NoteEnded was called for a migration. Its history need not be read again
-// to list the open ones.
+// HasEnded reports whether NoteEnded was called for a migration. A list of the open migrations
+// omits it without reading its history.
 func (r *Reader) HasEnded(id string) bool {
 	_, ended := r.ended.Load(id)
 	return ended
@@ -242,8 +241,8 @@ func (r *Reader) HasEnded(id string) bool {
 // NoteEnded records that a migration has ended.
 func (r *Reader) NoteEnded(id string) { r.ended.Store(id, nil) }
 
-// Resolve returns the id of the migration with this id, or of the only one with an id that begins
-// with name.
+// Resolve returns the id of the migration with this id, or of the only migration with an id that
+// begins with name.
 func (r *Reader) Resolve(ctx context.Context, name string) (string, error) {
 	ids, err := r.IDs(ctx)
 	if err != nil {
@@ -259,7 +258,7 @@ func (r *Reader) Resolve(ctx context.Context, name string) (string, error) {
 	return "", api.Errorf(api.CodeInvalidArgument, "%s could be any of the migrations %s", name, strings.Join(found, ", "))
 }
 
-// Newest returns the newest migration of a volume on this host, nil if none.
+// Newest returns this host's newest migration of a volume, or nil.
 func (r *Reader) Newest(ctx context.Context, volumeID string) (*Migration, error) {
 	ids, err := r.IDs(ctx)
 	if err != nil {
@@ -277,7 +276,7 @@ func (r *Reader) Newest(ctx context.Context, volumeID string) (*Migration, error
 	return nil, nil
 }
 
-// Position returns where the guest's newest writes are as the journal has it.
+// Position returns the journal's place of the guest's newest writes.
 func (h *Migration) Position() move.Position {
 	s, at := &h.Spec, move.OnSrc
 	for i := range h.Ops {
@@ -294,7 +293,7 @@ func (h *Migration) Position() move.Position {
 	return at
 }
 
-// Chain returns the chain with the guest's newest writes as the journal has it, top first.
+// Chain returns the chain of Position, top first.
 func (h *Migration) Chain() []api.Location {
 	s := &h.Spec
 	switch h.Position() {
@@ -316,7 +315,7 @@ func WithBases(l api.Location) []api.Location {
 	return chain
 }
 
-// Sequence returns the number of journal records of a migration, which grows with each change.
+// Sequence returns the number of a migration's journal records, which grows with each change.
 func (r *Reader) Sequence(ctx context.Context, h *Migration) (int64, error) {
 	var n int64
 	for i := range h.Ops {
@@ -329,8 +328,8 @@ func (r *Reader) Sequence(ctx context.Context, h *Migration) (int64, error) {
 	return n, nil
 }
 
-// ContinueParked continues an op that waits for the operator: the caller has looked, and if the op
-// still finds an unknown state, it stops again.
+// ContinueParked continues an op that waits for the operator: the caller has looked, and an op
+// that still finds an unknown state stops again.
 func (r *Reader) ContinueParked(ctx context.Context, o *Op) error {
 	if o.State != op.StateNeedsOperator {
 		return nil

@@ -8,8 +8,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// Journal stores migrations: a migration is the group of its ops, and its state is computed from
-// them.
+// Journal stores ops. A migration is the group of its ops.
 type Journal interface {
 	op.Journal
 	// Ops returns all ops of a kind, or only the unfinished ones, oldest first.

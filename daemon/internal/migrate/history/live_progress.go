@@ -15,15 +15,15 @@ import (
 // LiveProgress is what this host has done in a move while all guests write.
 type LiveProgress struct {
 	Ops int
-	// tracked: guests were tracked. over: that was ended, and nothing remains.
+	// Tracked: guests were tracked. Over: that was ended, and nothing remains.
 	Tracked, Over bool
-	// lastCopied: the guests' last writes were copied.
+	// LastCopied: the guests' last writes were copied.
 	LastCopied bool
-	// read is the input of the newest op that has read the guests' last writes, nil if none has.
+	// Read is the input of the newest op that has read the last writes, or nil.
 	Read *move.LiveInput
 }
 
-// LiveDone returns what this host has done in a move while all guests write.
+// LiveDone returns this host's LiveProgress of a move.
 func (r *Reader) LiveDone(ctx context.Context, migrationID string) (LiveProgress, error) {
 	ops, err := r.Journal.Group(ctx, move.LiveGroup(migrationID))
 	if err != nil {

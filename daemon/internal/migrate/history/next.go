@@ -11,13 +11,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ErrCancelled is the failure of an op that a cancel has stopped. The detail reports the cancel to
-// callers that wait for the op, before the migration's own state does.
+// ErrCancelled is the failure of an op that a cancel has stopped. Its detail reports the cancel to
+// callers that wait for the op, before the migration's state does.
 var ErrCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelled").With("state", api.MigrationCancelling)
 
-// Next returns what the manager does now by itself: it plans an overtaken op again, and continues a
-// `volume migrate` with the next call, also after a failed copy that an operator repeated. It
-// returns the goal and the id of the request; ok is false if there is nothing to do.
+// Next returns the manager's next step by itself: it plans an overtaken op again, and continues a
+// `volume migrate` with the next call, also after an operator repeated a failed copy. It returns
+// the goal and the request's id; ok is false if there is no step.
 func (h *Migration) Next() (todo move.Goal, requestID string, ok bool) {
 	if h.Running() != nil || h.Spec.LedByRegistry() {
 		return "", "", false
@@ -45,9 +45,9 @@ func (h *Migration) Next() (todo move.Goal, requestID string, ok bool) {
 	return "", "", false
 }
 
-// nextOfMirror is next for a mirror, which is not called step by step. After an overtaken op it
-// begins with the mirror again, which adopts an existing job. After any other failure the migration
-// is given up: src is not frozen, so keeping it open has no use.
+// nextOfMirror is Next for a mirror. After an overtaken op it begins with the mirror again, which
+// adopts an existing job. After another failure the migration is cancelled: src is not frozen, so
+// an open migration has no use.
 func (h *Migration) nextOfMirror(last *Op) (todo move.Goal, requestID string, ok bool) {
 	switch {
 	case last.Goal == move.GoalCancel:
@@ -73,8 +73,7 @@ func (h *Migration) GivenUp(todo move.Goal) *api.Error {
 	return move.APIError(last.Failure)
 }
 
-// notFrozen returns why a start failed after its guest was on the overlay, nil if src was seen
-// frozen.
+// notFrozen returns why a start failed after its guest was on the overlay, or nil.
 func (h *Migration) notFrozen() *api.Error {
 	o := h.Find(move.GoalStart)
 	if o == nil {
@@ -83,8 +82,8 @@ func (h *Migration) notFrozen() *api.Error {
 	return plans.NotFrozen(&o.Status, &h.Spec)
 }
 
-// RequestState returns the state of a request, by the id of its first op: the state of its last op,
-// or running if another op follows.
+// RequestState returns the state of a request, by the id of its first op: its last op's, or
+// running if another op follows.
 func (h *Migration) RequestState(requestID string) (state op.State, failure *api.Error, last *Op) {
 	for i := range h.Ops {
 		if h.Ops[i].RequestID == requestID {
@@ -100,15 +99,15 @@ func (h *Migration) RequestState(requestID string) (state op.State, failure *api
 	}
 	switch {
 	case state == op.StateDone && last.Why != nil:
-		return op.StateUndone, last.Why, last // the migration was given up
+		return op.StateUndone, last.Why, last // the manager has cancelled the migration
 	case state == op.StateDone:
 		failure = nil
 	}
 	return state, failure, last
 }
 
-// ShownState is state for callers: a cancel that the manager is about to submit counts as begun.
-// Otherwise a watcher would take the failure before it for the end.
+// ShownState is State for callers: a cancel that is about to be submitted counts as begun, since a
+// watcher would take the failure before it for the end.
 func (h *Migration) ShownState() (api.MigrationState, *api.Error) {
 	state, failure := h.State()
 	if todo, _, more := h.Next(); more && todo == move.GoalCancel {

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// OpInput is the input of an op of a migration, with the op as it is planned.
+// OpInput is the input of a migration's op, with the planned op.
 type OpInput struct {
 	move.Input
 	Planned plans.Planned `json:"-"` // the op itself has it
@@ -30,8 +30,7 @@ func (in *OpInput) Keys() []string {
 	return []string{spec.Key(), spec.CopyKey()}
 }
 
-// Variant implements request.Varied: a cancel of a migration that the registry has ended is a
-// rollback.
+// Variant implements request.Varied: a rollback is a cancel.
 func (in *OpInput) Variant(string) string { return in.Planned.Kind }
 
 // Plan implements request.Planned.

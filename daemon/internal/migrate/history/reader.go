@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package history reads migrations from the journal: a migration is the group of its ops, and its
-// state, its position and its next op follow from them alone.
+// Package history reads migrations from the journal: a migration is the group of its ops, which
+// determine its state, position and next op.
 package history
 
 import (
@@ -10,13 +10,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// Reader reads migrations from the journal of this host. It is safe for concurrent use. Runner is
-// the runner of the journal.
+// Reader reads this host's migrations. It is safe for concurrent use. Runner is the runner of the
+// journal.
 type Reader struct {
 	Journal Journal
 	Runner  *op.Runner
 
-	// ended has the ids of migrations that have ended, so that their history is not read again to
-	// list the open ones.
+	// ended has the ids of ended migrations, which are not read again to list the open ones.
 	ended sync.Map
 }

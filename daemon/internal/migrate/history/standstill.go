@@ -9,17 +9,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Standstill is the end of all work for a migration until a call, or until an obstacle is removed.
-// Op is the id of the failed op.
+// Standstill is the end of all work until a call, or until an obstacle is removed. Op is the id of
+// the failed op.
 type Standstill struct {
 	Op      string
 	At      time.Time
 	Failure *api.Error
 }
 
-// Standstill returns the standstill of the migration from the journal alone, nil if it has ended,
-// continues by itself, or waits for the next call of a migration step by step. After an op was
-// stopped for a cancel, it is a standstill until the cancel begins.
+// Standstill returns the migration's standstill by the journal alone, nil if it has ended,
+// continues by itself, or waits for the next call by hand. After a cancel has stopped an op, it is
+// a standstill until the cancel begins.
 func (h *Migration) Standstill() *Standstill {
 	state, failure := h.State()
 	if state.Final() {

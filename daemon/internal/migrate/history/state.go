@@ -30,7 +30,7 @@ func (h *Migration) State() (api.MigrationState, *api.Error) {
 			state, failure = After[o.Goal], o.Why
 			switch {
 			case o.abandoned() && h.Spec.Attached():
-				state = api.MigrationCancelling // it is taken back or released next
+				state = api.MigrationCancelling // it is cancelled or released next
 			case o.abandoned(), o.Op.Has(overlay.HandOverStep):
 				state = api.MigrationError
 			case o.BeginsMirror():
@@ -53,7 +53,7 @@ func (h *Migration) State() (api.MigrationState, *api.Error) {
 }
 
 // standstill returns the error of an op that waits for the operator, with the command that
-// continues the op after the commands that it names.
+// continues the op last.
 func (h *Migration) standstill(o *Op) *api.Error {
 	why := move.APIError(o.Failure)
 	cure, known := why.Details[api.DetailCure].(string)
@@ -65,8 +65,8 @@ func (h *Migration) standstill(o *Op) *api.Error {
 	return again.With(api.DetailCure, cure+api.CureSeparator+h.Again(o.Goal))
 }
 
-// Again returns the command that continues an op that waits for the operator. A cancel takes a
-// start back, or completes it.
+// Again returns the command that continues an op that waits for the operator. A cancel undoes a
+// start, or completes it.
 func (h *Migration) Again(goal move.Goal) string {
 	s := &h.Spec
 	mig := api.Migration{ID: s.MigrationID, DstAttachmentID: s.DstAttachmentID}
@@ -80,24 +80,23 @@ func (h *Migration) Again(goal move.Goal) string {
 	}
 }
 
-// during has the state of a migration while an op for a goal runs.
 var during = map[move.Goal]api.MigrationState{
 	move.GoalStart: api.MigrationStarting, move.GoalCopy: api.MigrationCopying,
 	move.GoalComplete: api.MigrationCompleting, move.GoalCancel: api.MigrationCancelling,
 }
 
-// After has the state of a migration after an op for a goal.
+// After has the states after an op for a goal.
 var After = map[move.Goal]api.MigrationState{
 	move.GoalStart: api.MigrationStarted, move.GoalCopy: api.MigrationCopied,
 	move.GoalComplete: api.MigrationCompleted, move.GoalCancel: api.MigrationCancelled,
 }
 
-// stateUndone returns the state of a migration after an undone op. The state after an admitted
-// cancel never goes back: src may have a part of the overlay.
+// stateUndone returns the state after an undone op. After an admitted cancel it never goes back:
+// src may have a part of the overlay.
 func (h *Migration) stateUndone(o *Op, i int, before api.MigrationState) api.MigrationState {
 	switch {
 	case o.abandoned() && h.Spec.Attached():
-		return api.MigrationCancelling // it is taken back or released next
+		return api.MigrationCancelling // it is cancelled or released next
 	case o.Goal == move.GoalStart, o.abandoned():
 		return api.MigrationError
 	case o.Goal == move.GoalCancel && h.refusedAtOnce(i):
@@ -127,14 +126,14 @@ func (h *Migration) stateOfSaved() (api.MigrationState, *api.Error) {
 	return After[last.Goal], nil
 }
 
-// refusedAtOnce reports whether the ith op, a cancel, was undone before it changed anything,
-// because another program has changed the disk: the cancel may be repeated.
+// refusedAtOnce reports whether the ith op, a cancel, was undone before any change because another
+// program has changed the disk: it may be repeated.
 func (h *Migration) refusedAtOnce(i int) bool {
 	o := &h.Ops[i]
 	return o.failedWith(api.CodeChainChanged) && !plans.CancelAdmitted(&o.Status)
 }
 
-// IsOver reports whether this host has finished a migration. A move that the registry leads is
+// IsOver reports whether this host has finished a migration: a move that the registry leads is
 // finished here with the copy.
 func IsOver(mig *api.Migration) bool {
 	return mig.State.Final() || (mig.LedByRegistry() && mig.State == api.MigrationCopied)
@@ -147,14 +146,14 @@ func (h *Migration) OnOverlay() bool {
 }
 
 // InPivot reports whether an op is in its pivot. In a complete the definition already names dst,
-// which is right on either side of the pivot; in a cancel libvirt names src after QEMU's pivot.
+// which is right on either side of the pivot; in a cancel libvirt names src after the pivot.
 func (h *Migration) InPivot(goal move.Goal) bool {
 	o := h.Running()
 	return o != nil && o.Goal == goal && o.Step == "pivot"
 }
 
-// MayHaveRunAtEnd reports whether an op is in or after the pivot of a background job: the
-// definition does not show the side where the guest went off.
+// MayHaveRunAtEnd reports whether an op is in or after a background job's pivot: the definition
+// does not show the side where the guest went off.
 func (h *Migration) MayHaveRunAtEnd() bool {
 	o := h.Running()
 	if o == nil || o.Goal == move.GoalCancel || !h.Spec.Background() {
@@ -177,12 +176,11 @@ func (h *Migration) Times() (frozen, ended time.Time) {
 	return frozen, ended
 }
 
-// MaxReplans bounds how often in a row an op is planned again after it was overtaken: more often is
-// no coincidence. Another call starts over.
+// MaxReplans bounds how often in a row an overtaken op is planned again. Another call starts over.
 const MaxReplans = 10
 
-// Replans counts the last ops of one request that were overtaken in a row, without mirrors that
-// were begun or adopted in between.
+// Replans counts the overtaken last ops of one request, without mirrors that were begun or adopted
+// in between.
 func (h *Migration) Replans() int {
 	n, last := 0, h.Ops[len(h.Ops)-1].RequestID
 	for i := len(h.Ops) - 1; i >= 0; i-- {
