@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
 )
 
-// Env has the steps of moves that the registry leads for all guests of a volume.
+// Env has the steps of this package.
 type Env struct {
 	copier   copier
 	guards   guards
@@ -32,7 +32,7 @@ type Env struct {
 	transfer *transfer.Env
 }
 
-// New makes an Env of the ports, and of the packages below this one.
+// New makes an Env.
 func New(d *move.Deps, blockjobEnv *blockjob.Env, lookEnv *look.Env, moveEnv *move.Env, sealEnv *seal.Env, transferEnv *transfer.Env) *Env {
 	return &Env{
 		copier:   d.Copier,

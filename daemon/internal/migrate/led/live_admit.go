@@ -15,14 +15,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A host may do its part only in these states of the registry's migration.
+// A host does its part only in these states of the registry's migration.
 var (
 	whileCopying = []api.MigrationState{api.MigrationCopying}
 	whilePaused  = []api.MigrationState{api.MigrationCompleting}
 )
 
-// admitLive makes a step ask the registry whether it is still wanted, and the journal whether it is
-// its turn: a request of the registry may reach this host late.
+// admitLive makes a step ask the registry whether it is still wanted, and the journal whether it
+// is its turn: the registry's request may be late.
 func (e *Env) admitLive(st op.Step, states []api.MigrationState, turn func(in *move.LiveInput, h *move.LiveHistory) error) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -48,7 +48,6 @@ func (e *Env) admitLive(st op.Step, states []api.MigrationState, turn func(in *m
 	return st
 }
 
-// liveWanted asks the registry whether its row of the migration wants this host's part.
 func (e *Env) liveWanted(ctx context.Context, in *move.LiveInput, states []api.MigrationState) error {
 	row, err := e.registry.Migration(ctx, in.MigrationID)
 	if err != nil {
@@ -65,7 +64,7 @@ func (e *Env) liveWanted(ctx context.Context, in *move.LiveInput, states []api.M
 	return nil
 }
 
-// mayGoOn refuses an op of a generation, or of a move, that was ended on this host.
+// mayGoOn refuses an op of a generation, or of a move, that has ended on this host.
 func mayGoOn(in *move.LiveInput, h *move.LiveHistory) error {
 	switch {
 	case h.Over:
@@ -76,9 +75,8 @@ func mayGoOn(in *move.LiveInput, h *move.LiveHistory) error {
 	return nil
 }
 
-// The turns of the ops. A host swaps only after it has ended the copy of the previous round, and
-// copies a round only after it has swapped for it. The registry knows what the other hosts have
-// done.
+// The turns of the ops. A host swaps only after the copy of the previous round, and copies a round
+// only after the swap for it. The registry knows what the other hosts have done.
 
 func turnToTrack(in *move.LiveInput, h *move.LiveHistory) error {
 	if h.Round > 0 || h.Read {
@@ -88,7 +86,7 @@ func turnToTrack(in *move.LiveInput, h *move.LiveHistory) error {
 }
 
 func turnToSwap(in *move.LiveInput, h *move.LiveHistory) error {
-	// A second request for the same swap finds it done.
+	// A second request for a swap finds it done.
 	again := h.Round == in.Round
 	switch {
 	case h.Tracked == nil, h.Read, !again && h.Round != in.Round-1, !again && !h.Copied, in.Round < 1:
@@ -118,9 +116,9 @@ func turnToCopyLast(in *move.LiveInput, h *move.LiveHistory) error {
 	return nil
 }
 
-// onlyGuestsHave refuses a src that a domain other than the guests has: its writes are not tracked.
-// A domain that has run since the last look is usually still defined. After a refusal the guests
-// continue on src, which has everything.
+// onlyGuestsHave refuses a src that another domain has: its writes are not tracked. A domain that
+// has run since the last look is usually still defined. After a refusal the guests continue on
+// src, which has everything.
 func (e *Env) onlyGuestsHave(ctx context.Context, in *move.LiveInput) error {
 	stranger := func(what string) error {
 		return in.Refused(api.CodeVolumeInUse, "%s %s, which the registry does not know at it: what it writes, or has written since it was started, is in no copy; "+
@@ -156,7 +154,6 @@ func (e *Env) onlyGuestsHave(ctx context.Context, in *move.LiveInput) error {
 	return nil
 }
 
-// process returns the process of a guest, "" if it is off.
 func (e *Env) process(ctx context.Context, in *move.LiveInput, g move.LiveGuest) (string, *hv.Domain, error) {
 	dom, err := e.hv.Domain(ctx, g.ID)
 	if err != nil {
@@ -176,8 +173,8 @@ func (e *Env) process(ctx context.Context, in *move.LiveInput, g move.LiveGuest)
 	return p.ID, dom, nil
 }
 
-// sameProcess returns the domain of a tracked guest, nil for a guest that is off as before, or
-// bitmap_lost if the guest has another process than when it was tracked.
+// sameProcess returns the domain of a tracked guest, nil for a guest that is still off, or
+// bitmap_lost for a guest that has another process than at its tracking.
 func (e *Env) sameProcess(ctx context.Context, in *move.LiveInput, g move.LiveGuest, tracked []move.TrackedGuest) (*hv.Domain, error) {
 	i := slices.IndexFunc(tracked, func(t move.TrackedGuest) bool { return t.ID == g.ID })
 	if i < 0 {
@@ -207,8 +204,8 @@ func (e *Env) bitmaps(ctx context.Context, in *move.LiveInput, g move.LiveGuest)
 	return byName, nil
 }
 
-// liveHVError is HVError for a guest that may go off at any time: the next look shows what happened
-// to its bitmaps.
+// liveHVError is HVError for a guest that may go off at any time: the next look shows the state of
+// its bitmaps.
 func (e *Env) liveHVError(in *move.LiveInput, err error) error {
 	switch {
 	case errors.Is(err, hv.ErrNotActive):

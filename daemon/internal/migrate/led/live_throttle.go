@@ -13,13 +13,13 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-// The limit of a round is in the input of its op, and the guest's earlier limit in the output of
-// the op that tracked the guest: both are in the journal before any change. So each op that removes
-// the limit knows what to restore after any crash. The limit is only in the process, and would get
-// into a save image with the live definition, so it is removed before the guest is saved.
+// Before any change the journal has a round's limit, in the op's input, and the guest's earlier
+// limit, in the output of the op that tracked the guest. So each op that removes the limit knows
+// the earlier limit after any crash. A save image would contain the limit, so it is removed before
+// the guest is saved.
 
-// throttle limits the guests' writes for a round that requests it. A lower limit of the guest's
-// owner stays. It returns a remark about the other disks that get the limit too.
+// throttle limits the guests' writes for a round that requests it, unless the owner's limit is
+// lower. It returns a remark about the other disks that get the limit.
 func (e *Env) throttle(ctx context.Context, in *move.LiveInput, h *move.LiveHistory) (with []string, err error) {
 	if in.WriteBytesPerSecond == 0 {
 		return nil, nil
@@ -46,8 +46,8 @@ func (e *Env) throttle(ctx context.Context, in *move.LiveInput, h *move.LiveHist
 	return with, nil
 }
 
-// unthrottle restores the guests' earlier limits. It leaves a limit that another program has
-// changed since. A process that ended took its limit with it.
+// unthrottle restores the guests' earlier limits. It leaves a limit that another program has set
+// since. An ended process took its limit with it.
 func (e *Env) unthrottle(ctx context.Context, in *move.LiveInput, h *move.LiveHistory) error {
 	if len(h.Throttles) == 0 {
 		return nil

@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hypervisor has the calls of hv.Hypervisor that these steps make.
 type hypervisor interface {
 	LiveWriteLimit(ctx context.Context, id, target string) (bytesPerSecond int64, err error)
 	PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error
@@ -28,7 +27,6 @@ type hypervisor interface {
 	Process(ctx context.Context, id, target string) (hv.Process, error)
 }
 
-// images has the calls of move.Images that these steps make.
 type images interface {
 	Fingerprint(ctx context.Context, path string) (string, error)
 	Connect(ctx context.Context, path string) error
@@ -37,7 +35,6 @@ type images interface {
 	Marked(ctx context.Context, path, text string) (bool, error)
 }
 
-// copier has the calls of move.Copier that these steps make.
 type copier interface {
 	Forget(ctx context.Context, key string) error
 	CopyUnits(ctx context.Context, req move.UnitsRequest) (copy.UnitsResult, error)
@@ -46,20 +43,17 @@ type copier interface {
 	ForgetUnits(prefix string) error
 }
 
-// registry has the calls of move.Registry that these steps make.
 type registry interface {
 	Volume(ctx context.Context, id string) (api.Volume, error)
 	Migration(ctx context.Context, id string) (api.Migration, error)
 }
 
-// guards has the calls of move.Guards that these steps make.
 type guards interface {
 	Set(domainID, owner, reason string) error
 	Clear(domainID, owner string) error
 	Enforced() error
 }
 
-// history has the calls of move.History that these steps make.
 type history interface {
 	Copied(ctx context.Context, s *move.Spec) (bool, error)
 	Made(ctx context.Context, s *move.Spec) (bool, error)

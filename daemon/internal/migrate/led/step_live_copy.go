@@ -18,24 +18,23 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The names of the steps that copy.
+// The steps that copy.
 const (
 	CopyRoundStep = "copy_round"
 	ReadLastStep  = "read_last"
 	CopyLastStep  = "copy_last"
 )
 
-// keptSuffix follows the key of a copy in the key of the units that are kept for the next copy.
+// keptSuffix follows a copy's key in the key of its kept units.
 const keptSuffix = "-kept"
 
-// roundOutput is the result of a round, with a remark about the disks that it slowed down.
 type roundOutput struct {
 	api.LiveOutcome
 	move.RemarkOutput
 }
 
 // stepCopyRound copies this host's share in round 0, and in later rounds the guests' writes up to
-// the swap for the round. The old bitmaps exist until it is done, so it can be repeated.
+// the swap for the round. The old bitmaps exist until the end, so it can be repeated.
 func (e *Env) stepCopyRound() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		h, err := e.history.Live(ctx, in, r.OpID())
@@ -62,7 +61,7 @@ func (e *Env) stepCopyRound() op.Step {
 		for _, d := range res.Differing {
 			out.DirtyBytes += d.Bytes
 		}
-		// Check this before guests are paused because of the result of this round.
+		// Before guests are paused because of this round's result.
 		if err := e.stillTracked(ctx, in, h.Tracked); err != nil {
 			return err
 		}
@@ -73,11 +72,10 @@ func (e *Env) stepCopyRound() op.Step {
 		out.DirtyBytes += dirty
 		return r.SetOutput(roundOutput{out, move.RemarkOutput{Remark: strings.Join(slowed, "; ")}})
 	}
-	// Its cursor is good for another try: neither the share nor the old bitmaps change.
+	// The next try can use its cursor: neither the share nor the old bitmaps change.
 	return move.LiveStep(CopyRoundStep, do, nil)
 }
 
-// stillTracked returns an error if a guest has ended the generation by a stop or a start.
 func (e *Env) stillTracked(ctx context.Context, in *move.LiveInput, tracked []move.TrackedGuest) error {
 	for _, g := range in.Guests {
 		if _, err := e.sameProcess(ctx, in, g, tracked); err != nil {
@@ -102,11 +100,10 @@ func (e *Env) roundUnits(ctx context.Context, in *move.LiveInput, h *move.LiveHi
 	return kept, err
 }
 
-// keptUnits returns the units that differed in an earlier copy.
 func (e *Env) keptUnits(key string) (move.KeptUnits, error) {
 	kept, err := e.copier.KeptUnits(key + keptSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // they are of an earlier generation, or nothing differed
+		err = nil // of an earlier generation, or nothing differed
 	}
 	return kept, err
 }
@@ -136,8 +133,8 @@ func (e *Env) readBitmaps(ctx context.Context, in *move.LiveInput, tracked []mov
 	return all, nil
 }
 
-// dirtyBytes returns the dirty bytes of a bitmap that still records. It is an estimate, without
-// guests that have gone off.
+// dirtyBytes estimates the dirty bytes of a bitmap that still records, without guests that are
+// off.
 func (e *Env) dirtyBytes(ctx context.Context, in *move.LiveInput, name string) (sum int64, err error) {
 	for _, g := range in.Guests {
 		all, err := e.hv.Tracking(ctx, g.ID, g.Target)
@@ -156,7 +153,6 @@ func (e *Env) dirtyBytes(ctx context.Context, in *move.LiveInput, name string) (
 	return sum, nil
 }
 
-// copyUnits copies units from src to dst, which other hosts write as well.
 func (e *Env) copyUnits(ctx context.Context, in *move.LiveInput, h *move.LiveHistory, key string, kept move.KeptUnits, still bool) (copy.UnitsResult, error) {
 	if err := e.sameLiveDst(ctx, in, h); err != nil {
 		return copy.UnitsResult{}, err
@@ -172,7 +168,6 @@ func (e *Env) copyUnits(ctx context.Context, in *move.LiveInput, h *move.LiveHis
 	})
 }
 
-// mayWriteLiveDst refuses a dst that another user has on this host.
 func (e *Env) mayWriteLiveDst(ctx context.Context, in *move.LiveInput) error {
 	if err := e.look.CheckFree(ctx, in.Dst.Path, location.Self{MigrationID: in.MigrationID}); err != nil {
 		return e.move.HVError(e.move.RegistryError(err))
@@ -180,8 +175,7 @@ func (e *Env) mayWriteLiveDst(ctx context.Context, in *move.LiveInput) error {
 	return nil
 }
 
-// liveGuestStats returns the summed requests of all guests of this host, for the pacer: all of them
-// wait for the same storage.
+// liveGuestStats sums the requests of all guests of this host, which wait for the same storage.
 func (e *Env) liveGuestStats(in *move.LiveInput) func(context.Context) (*hv.DiskStats, error) {
 	return func(ctx context.Context) (*hv.DiskStats, error) {
 		var sum *hv.DiskStats
@@ -206,8 +200,7 @@ func (e *Env) liveGuestStats(in *move.LiveInput) func(context.Context) (*hv.Disk
 	}
 }
 
-// stepForgetRound removes the bitmaps that the round has copied, after its copy is on stable
-// storage.
+// stepForgetRound removes the bitmaps of a round after its copy is on stable storage.
 func (e *Env) stepForgetRound() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *move.LiveInput) error {
 		if in.Round == 0 {
@@ -218,13 +211,13 @@ func (e *Env) stepForgetRound() op.Step {
 	return move.LiveStep("forget_round", do, nil)
 }
 
-// ranOn returns the refusal for a guest that has to be paused, and was resumed.
+// ranOn returns the refusal for a guest that was resumed and has to be paused.
 func ranOn(in *move.LiveInput, g move.LiveGuest) *api.Error {
 	return in.Refused(api.CodeStateForbidden, "instance %s was suspended, and somebody has let it run on", g.Name).With("ran_on", true).With("instance_id", g.ID)
 }
 
-// stepReadLast reads and stores the paused guests' writes since the last swap: the processes may
-// end then, and their bitmaps with them. A new bitmap records from then on, and must stay empty.
+// stepReadLast reads and stores the paused guests' writes since the last swap: then the processes
+// may end, with their bitmaps. A new bitmap, which must stay empty, records from then on.
 func (e *Env) stepReadLast() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		if err := e.onlyGuestsHave(ctx, in); err != nil {
@@ -246,7 +239,7 @@ func (e *Env) stepReadLast() op.Step {
 				return err
 			}
 		}
-		// The guests do not write any more, and are about to be saved with their limits.
+		// The guests no longer write, and are about to be saved with their limits.
 		if err := e.unthrottle(ctx, in, &h); err != nil {
 			return err
 		}
@@ -265,8 +258,8 @@ func (e *Env) stepReadLast() op.Step {
 	return move.LiveStep(ReadLastStep, do, nil)
 }
 
-// stepCopyLast copies the units that were read last. src does not change any more, so a unit that
-// differs is an error.
+// stepCopyLast copies the units that were read last. src no longer changes, so a unit that differs
+// is an error.
 func (e *Env) stepCopyLast() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		if err := e.nothingWritten(ctx, in); err != nil {
@@ -274,7 +267,7 @@ func (e *Env) stepCopyLast() op.Step {
 		}
 		kept, err := e.copier.KeptUnits(in.LastKey() + keptSuffix)
 		if err != nil {
-			// src has everything, and is still the volume: the registry takes the move back.
+			// src has everything, and is still the volume: the registry cancels the move.
 			return in.Refused(api.CodeInternal, "what its guests wrote last is not kept any more: %v", err)
 		}
 		h, err := e.history.Live(ctx, in, r.OpID())
@@ -300,14 +293,14 @@ func (e *Env) stepCopyLast() op.Step {
 	return move.LiveStep(CopyLastStep, do, nil)
 }
 
-// nothingWritten returns an error if a guest has written since the last read: another program has
-// resumed it. The save of a guest, which ends process and bitmap, checks that itself
-// (migrate.Manager.StoodStill).
+// nothingWritten returns an error if a guest has written since the last read, because another
+// program has resumed it. The save of a guest, which ends process and bitmap, checks that itself
+// (StoodStill).
 func (e *Env) nothingWritten(ctx context.Context, in *move.LiveInput) error {
 	for _, g := range in.Guests {
 		saving, err := e.hv.SavingMemory(ctx, g.ID)
 		if err == nil && saving {
-			continue // the save checks that too, and its process does not answer meanwhile
+			continue // the save checks that, and its process does not answer
 		}
 		var all []hv.DirtyBitmap
 		if err == nil {
@@ -329,7 +322,7 @@ func (e *Env) nothingWritten(ctx context.Context, in *move.LiveInput) error {
 }
 
 // stepEndLive removes the bitmaps of the generation, and the kept units of its rounds. The op has
-// waited for a running copy, which has the same key, the volume's.
+// waited for a running copy, which has the volume's key too.
 func (e *Env) stepEndLive(prefix, copies func(*move.LiveInput) string) op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		h, err := e.history.Live(ctx, in, r.OpID())
@@ -352,8 +345,8 @@ func (e *Env) stepUnguardAll() op.Step {
 	return move.LiveStep("unguard", func(_ context.Context, _ *op.Run, in *move.LiveInput) error { return e.clearLiveGuards(in) }, nil)
 }
 
-// stepAdmitUntrack refuses to stop tracking guests while the registry still wants them tracked. It
-// admits a migration that the registry does not know, or does not move in this way.
+// stepAdmitUntrack refuses to untrack guests that the registry still wants tracked. It admits a
+// migration that the registry does not know, or moves in another way.
 func (e *Env) stepAdmitUntrack() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *move.LiveInput) error {
 		row, err := e.registry.Migration(ctx, in.MigrationID)

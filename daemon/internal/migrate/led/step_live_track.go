@@ -13,15 +13,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The names of the steps before the first round.
+// The steps before the first round.
 const (
 	TrackStep      = "track"
 	guardLiveStep  = "guard"
 	whyGuardedLive = "its volume moves while its guests write, and nobody would follow what this guest writes"
 )
 
-// stepGuardLive prevents that a guest starts, until it is known which guests are off and which are
-// tracked. It does not affect running guests.
+// stepGuardLive prevents starts of guests until it is known which guests are off and which are
+// tracked.
 func (e *Env) stepGuardLive() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *move.LiveInput) error {
 		if err := e.guards.Enforced(); err != nil {
@@ -47,8 +47,8 @@ func (e *Env) clearLiveGuards(in *move.LiveInput) error {
 	return nil
 }
 
-// stepTrack makes a bitmap in the process of each guest that runs. Its output are the guests with
-// their processes. All guests are guarded, so that none is started meanwhile.
+// stepTrack makes a bitmap in the process of each running guest. Its output is the guests with
+// their processes. Guards keep the other guests off meanwhile.
 func (e *Env) stepTrack() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		if err := e.onlyGuestsHave(ctx, in); err != nil {
@@ -76,8 +76,8 @@ func (e *Env) stepTrack() op.Step {
 	return move.LiveStep(TrackStep, do, undo)
 }
 
-// trackGuest makes sure that a guest has a bitmap that records, and returns its process; "" for a
-// guest that is off.
+// trackGuest makes sure that a guest's bitmap records, and returns the process; "" for a guest
+// that is off.
 func (e *Env) trackGuest(ctx context.Context, in *move.LiveInput, g move.LiveGuest) (string, error) {
 	before, _, err := e.process(ctx, in, g)
 	if err != nil || before == "" {
@@ -88,7 +88,7 @@ func (e *Env) trackGuest(ctx context.Context, in *move.LiveInput, g move.LiveGue
 	if err != nil && !errors.Is(err, hv.ErrExists) {
 		return "", e.liveHVError(in, err)
 	}
-	// Only the present state counts, and that it is still the same process.
+	// Only the present state of the same process counts.
 	all, err := e.bitmaps(ctx, in, g)
 	if err != nil {
 		return "", err
@@ -103,8 +103,8 @@ func (e *Env) trackGuest(ctx context.Context, in *move.LiveInput, g move.LiveGue
 	return before, nil
 }
 
-// stepUnguardTracked allows the tracked guests to start again. A guest that is off stays guarded
-// until the next generation.
+// stepUnguardTracked allows tracked guests to start again. A guest that is off stays guarded until
+// the next generation.
 func (e *Env) stepUnguardTracked() op.Step {
 	do := func(_ context.Context, r *op.Run, in *move.LiveInput) error {
 		var tracked []move.TrackedGuest
@@ -124,8 +124,7 @@ func (e *Env) stepUnguardTracked() op.Step {
 	return move.LiveStep("unguard_tracked", do, nil)
 }
 
-// stepSwapLive makes the bitmap of the round, and stops the bitmap of the previous round, in each
-// guest.
+// stepSwapLive makes the round's bitmap, and stops the previous round's bitmap, in each guest.
 func (e *Env) stepSwapLive() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		if err := e.onlyGuestsHave(ctx, in); err != nil {
@@ -145,7 +144,6 @@ func (e *Env) stepSwapLive() op.Step {
 	return move.LiveStep("swap", do, nil)
 }
 
-// swapGuest swaps the bitmaps of a guest, unless that was done before.
 func (e *Env) swapGuest(ctx context.Context, in *move.LiveInput, g move.LiveGuest, tracked []move.TrackedGuest, from, to string) error {
 	dom, err := e.sameProcess(ctx, in, g, tracked)
 	if err != nil || dom == nil {
@@ -179,7 +177,7 @@ func (e *Env) stopTracking(ctx context.Context, in *move.LiveInput, prefix strin
 	for _, g := range in.Guests {
 		err := e.hv.StopTracking(ctx, g.ID, g.Target, prefix)
 		if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
-			continue // a process that ended has no bitmaps
+			continue // an ended process has no bitmaps
 		}
 		if err != nil {
 			return e.move.HVError(err)

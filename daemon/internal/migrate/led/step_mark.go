@@ -14,15 +14,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// LiveMark returns the text that the copy host writes to the beginning of dst, before any host
-// copies, so that each other host can check that its path has the same image, and not another file
-// of that name. The first round overwrites it.
+// LiveMark returns the text at the beginning of a new dst. Other hosts find it there if their path
+// has the same image. The copy host writes it before any host copies, and the first round
+// overwrites it.
 func LiveMark(migrationID string) string {
 	return "Volferry: the destination of migration " + migrationID + ", to which nothing was copied yet.\n"
 }
 
-// StepMarkDestination writes the mark of the migration to dst. Other hosts recognize the image by
-// the mark.
+// StepMarkDestination writes LiveMark to dst.
 func (e *Env) StepMarkDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if err := e.transfer.CheckSizes(ctx, s); err != nil {
@@ -36,7 +35,7 @@ func (e *Env) StepMarkDestination() op.Step {
 	return seal.Provided(move.Step("mark_destination", do, nil, nil), e.seal.DstUnchanged)
 }
 
-// IdentifyDstStep is the name of StepIdentifyDst.
+// IdentifyDstStep is the name of the step that identifies dst.
 const IdentifyDstStep = "identify_destination"
 
 // IdentifyDstOutput is the fingerprint of dst when this host began to track its guests.
@@ -44,11 +43,11 @@ type IdentifyDstOutput struct {
 	Print string `json:"print"`
 }
 
-// stepIdentifyDst makes sure that the path of dst has the image of the copy host, and records its
-// fingerprint: no round writes to another image.
+// stepIdentifyDst makes sure that dst's path has the copy host's image, and records its
+// fingerprint, so that no round writes to another image.
 func (e *Env) stepIdentifyDst() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
-		if in.Generation == 1 { // later ones find copied data
+		if in.Generation == 1 { // later generations find copied data
 			is, err := e.images.Marked(ctx, in.Dst.Path, LiveMark(in.MigrationID))
 			switch {
 			case errors.Is(err, image.ErrAbsent):
@@ -68,7 +67,6 @@ func (e *Env) stepIdentifyDst() op.Step {
 	return move.LiveStep(IdentifyDstStep, do, nil)
 }
 
-// sameLiveDst refuses a dst that is not the image from when this host began.
 func (e *Env) sameLiveDst(ctx context.Context, in *move.LiveInput, h *move.LiveHistory) error {
 	now, err := e.images.Fingerprint(ctx, in.Dst.Path)
 	if errors.Is(err, image.ErrAbsent) || err == nil && !location.SameImagePrint(h.DstPrint, now) {

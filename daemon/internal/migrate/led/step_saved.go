@@ -14,17 +14,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// purpose is the purpose of a step of this host, with the condition for it in the registry's
-// migration and volume.
+// purpose is the purpose of a host's step, with its condition on the registry's migration and
+// volume.
 type purpose struct {
 	verb string
-	// is reports whether the registry still wants the step.
-	is func(s *move.Spec, row *api.Migration, vol *api.Volume) bool
+	is   func(s *move.Spec, row *api.Migration, vol *api.Volume) bool
 }
 
-// Why a host needs the migration and the volume as they are at the registry.
+// The purposes of steps.
 var (
-	// ToCopy is the copy.
+	// ToCopy is the copy of src.
 	ToCopy = purpose{"copy", func(s *move.Spec, row *api.Migration, vol *api.Volume) bool {
 		return openForCopy(row.State) && vol.Location.Path == s.Src.Path
 	}}
@@ -34,18 +33,17 @@ var (
 	}}
 	// ToCancel is the removal of the copy.
 	ToCancel = purpose{"remove the copy of", func(s *move.Spec, row *api.Migration, vol *api.Volume) bool {
-		// Before the flip it needs an operator only in a cancel.
+		// Before the flip only a cancel needs an operator.
 		cancelled := row.State == api.MigrationCancelling || row.State == api.MigrationNeedsOperator
 		return cancelled && vol.Location.Path != s.Dst.Path
 	}}
-	// ToDelete is the deletion of src: after the end src belongs to no volume, and may become
-	// another volume's.
+	// ToDelete is the deletion of src: after the end src may become another volume's.
 	ToDelete = purpose{"delete the source of", func(s *move.Spec, row *api.Migration, vol *api.Volume) bool {
 		return row.State == api.MigrationCompleting && vol.Location.Path == s.Dst.Path
 	}}
 )
 
-// openForCopy reports whether the registry goes forward and has not flipped the volume yet.
+// openForCopy reports whether the registry has not flipped the volume yet and does not cancel.
 func openForCopy(state api.MigrationState) bool {
 	switch state {
 	case api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied:
@@ -56,8 +54,8 @@ func openForCopy(state api.MigrationState) bool {
 	return false
 }
 
-// Wanted makes a step ask the registry, and wait for its answer, whether the step is still wanted:
-// a request of the registry may reach this host late.
+// Wanted makes a step wait for the registry's answer that the step is still wanted: the registry's
+// request may be late.
 func (e *Env) Wanted(st op.Step, p purpose) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -82,7 +80,7 @@ func (e *Env) Wanted(st op.Step, p purpose) op.Step {
 	return st
 }
 
-// OnlyIf makes a step do nothing, and count as done, unless the predicate is true.
+// OnlyIf makes a step count as done, without effect, unless the predicate is true.
 func OnlyIf(yes predicate, st op.Step) op.Step {
 	do, observe := st.Do, st.Observe
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -112,14 +110,15 @@ func evaluate(ctx context.Context, r *op.Run, question predicate) (bool, error) 
 	return question(ctx, s)
 }
 
-// The steps around the copy: before it no process has src open, and after it none has had it open.
+// The steps around the copy: no process has src open before it, and none has had src open after
+// it.
 const (
 	ClosedStep      = "closed"
 	StillClosedStep = "still_closed"
 )
 
 // StepClosed makes sure that no process of this host has src open, and drops this host's cache of
-// it: other hosts have written to it.
+// src, which other hosts have written.
 func (e *Env) StepClosed(name string) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error {
 		if err := e.closed(ctx, s); err != nil {
@@ -131,7 +130,7 @@ func (e *Env) StepClosed(name string) op.Step {
 }
 
 // UnwrittenSinceClosed makes a step after the copy refuse a src that was written since the step
-// before the copy. Only this detects a domain that was started meanwhile, and is off again.
+// before the copy. Only this detects a domain that was started and is off again.
 func (e *Env) UnwrittenSinceClosed(st op.Step) op.Step {
 	return seal.Followed(st, func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		var was seal.LeftSrcNote
@@ -140,14 +139,14 @@ func (e *Env) UnwrittenSinceClosed(st op.Step) op.Step {
 		}
 		change, _, err := e.seal.ChangeSinceLeft(ctx, s, was.Left)
 		if err != nil {
-			return ctx.Err() // SealLeft failed to take this stamp too, and has logged that
+			return ctx.Err() // SealLeft has logged the failed stamp
 		}
 		return inUseBy(s, change == image.Changed, "it was written while it was copied, by a guest that was started on it perhaps")
 	})
 }
 
-// closed refuses a src that a user of this host has open: a running domain, by libvirt or by the
-// kernel, or a mount or a device.
+// closed refuses a src that this host has open: in a running domain, by libvirt or the kernel, or
+// as a mount or device.
 func (e *Env) closed(ctx context.Context, s *move.Spec) error {
 	doms, err := e.hv.Domains(ctx)
 	if err != nil {
@@ -180,7 +179,7 @@ func (e *Env) HasCopy(ctx context.Context, s *move.Spec) (bool, error) {
 	return e.history.Copied(ctx, s)
 }
 
-// ForgettingUndo makes the undo of a copy drop its cursor, before dst is removed: otherwise the
+// ForgettingUndo makes the undo of a copy drop its cursor before dst is removed: otherwise the
 // next copy would continue in the middle of an empty dst.
 func (e *Env) ForgettingUndo(st op.Step) op.Step {
 	st.Undo = e.StepForget().Do
@@ -193,5 +192,4 @@ func (e *Env) StepForget() op.Step {
 	return move.Step("forget", do, nil, nil)
 }
 
-// predicate is a yes-or-no question about a migration.
 type predicate func(context.Context, *move.Spec) (bool, error)
