@@ -15,15 +15,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A backup program uses the dirty bitmaps of a qcow2 image to copy the blocks written since its
-// last backup. The copy of a frozen src has none. libvirt creates empty ones with the same names in
-// an overlay, and merges these into dst at the pivot: they would lack older writes, and a backup by
-// them would be wrong without an error. A mirror of a whole image, and a commit, keep the recording
-// bitmaps unchanged.
+// A backup program finds in the dirty bitmaps of a qcow2 image the blocks written since its last
+// backup. A copy of a frozen src has none. libvirt creates empty bitmaps with the same names in an
+// overlay, and merges these into dst at the pivot: older writes would be missing, and a backup by
+// them would be wrong without an error. A mirror of a whole image, and a commit, keep the
+// recording bitmaps.
 
-// Bitmaps returns the dirty bitmaps of an image, each name once: from its header, and from the
-// process of an active instance, which has some of them only in memory. instance is empty if no
-// process has the image open.
+// Bitmaps returns each dirty bitmap of an image once: from its header, and from the process of an
+// active instance, which has some only in memory. instance is empty if no process has the image
+// open.
 func (e *Env) Bitmaps(ctx context.Context, instance, path string) ([]hv.StoredBitmap, error) {
 	var all []hv.StoredBitmap
 	if instance != "" {
@@ -49,12 +49,12 @@ func (e *Env) Bitmaps(ctx context.Context, instance, path string) ([]hv.StoredBi
 	return all, nil
 }
 
-// HasBitmap reports whether all contains a bitmap with this name.
+// HasBitmap reports whether all has a bitmap with this name.
 func HasBitmap(all []hv.StoredBitmap, name string) bool {
 	return slices.ContainsFunc(all, func(b hv.StoredBitmap) bool { return b.Name == name })
 }
 
-// IdleBitmaps returns the bitmaps that record no writes, which a mirror omits.
+// IdleBitmaps returns the bitmaps that record nothing, which a mirror omits.
 func IdleBitmaps(all []hv.StoredBitmap) []hv.StoredBitmap {
 	return slices.DeleteFunc(slices.Clone(all), func(b hv.StoredBitmap) bool { return !b.Idle })
 }
@@ -77,8 +77,8 @@ func BitmapNames(all []hv.StoredBitmap) string {
 	return text
 }
 
-// RemoveBitmap returns the command that removes a dirty bitmap, from an image that the instance has
-// open, or that no process has open.
+// RemoveBitmap returns the command that removes a dirty bitmap, with the image open in the
+// instance or in no process.
 func RemoveBitmap(instanceName string, b hv.StoredBitmap) string {
 	if instanceName == "" || b.Node == "" {
 		return api.ShellLine("qemu-img", "bitmap", "-f", string(api.FormatQcow2), "--remove", "--", b.Path, b.Name)
@@ -90,16 +90,16 @@ func RemoveBitmap(instanceName string, b hv.StoredBitmap) string {
 	return api.ShellLine("virsh", "qemu-monitor-command", "--", instanceName, string(command))
 }
 
-// CheckBitmapsKept refuses the end of a move that would leave dst with an incomplete dirty bitmap,
-// or lose one: a bitmap that was made since preflight. active reports whether the instance runs.
+// CheckBitmapsKept refuses the end of a move after which dst would lack a dirty bitmap, or have an
+// incomplete one: a bitmap that was made since preflight.
 func (e *Env) CheckBitmapsKept(ctx context.Context, s *move.Spec, active bool) error {
 	instance := ""
 	if active {
 		instance = s.InstanceID
 	}
 	if s.Src.Format != api.FormatQcow2 {
-		// src has none. The QEMU of a running guest is not asked, since the guest is paused.
-		// libvirt moves the overlay's bitmaps only to a qcow2 image.
+		// src has none. The QEMU of a paused guest is not asked. libvirt moves the overlay's
+		// bitmaps only to a qcow2 image.
 		if instance != "" || s.Overlay == "" {
 			return nil
 		}
@@ -132,7 +132,7 @@ func (e *Env) CheckBitmapsKept(ctx context.Context, s *move.Spec, active bool) e
 	return errOrLost(s, append(src, overlay...), nil)
 }
 
-// MayLeave is CheckBitmapsKept for a switch to dst. A switch back to src loses no bitmap.
+// MayLeave is CheckBitmapsKept for a switch to dst. A switch back to src is not checked.
 func (e *Env) MayLeave(ctx context.Context, s *move.Spec, to move.Direction, active bool) error {
 	if to.End == move.OnSrc {
 		return nil
@@ -141,7 +141,7 @@ func (e *Env) MayLeave(ctx context.Context, s *move.Spec, to move.Direction, act
 }
 
 // RemarkBitmaps adds a remark about the bitmaps that a cancel with the instance off loses: a fold
-// moves none, and src lacks those made in the overlay.
+// moves none, and src lacks the bitmaps made in the overlay.
 func (e *Env) RemarkBitmaps(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction) error {
 	if to.End != move.OnSrc {
 		return nil
@@ -163,8 +163,7 @@ func (e *Env) RemarkBitmaps(ctx context.Context, r *op.Run, s *move.Spec, to mov
 	return r.SetOutput(move.RemarkOutput{Remark: fmt.Sprintf("the volume does not have %s, made while it was on its overlay: the next backup by it has to be a full one", BitmapNames(made))})
 }
 
-// CheckBitmapsKeptNow is CheckBitmapsKept for an instance that may run or be off, or for no
-// instance.
+// CheckBitmapsKeptNow is CheckBitmapsKept for an instance that runs or is off, or for no instance.
 func (e *Env) CheckBitmapsKeptNow(ctx context.Context, s *move.Spec) error {
 	if !s.Attached() {
 		return e.CheckBitmapsKept(ctx, s, false)
@@ -176,7 +175,7 @@ func (e *Env) CheckBitmapsKeptNow(ctx context.Context, s *move.Spec) error {
 	return e.CheckBitmapsKept(ctx, s, disk.Active)
 }
 
-// errOrLost refuses to lose these bitmaps, unless the caller requested that.
+// errOrLost refuses the loss of these bitmaps, unless the caller requested it.
 func errOrLost(s *move.Spec, lost []hv.StoredBitmap, err error) error {
 	if err != nil || len(lost) == 0 || s.Checkpoints == api.CheckpointsDrop {
 		return err
@@ -187,7 +186,7 @@ func errOrLost(s *move.Spec, lost []hv.StoredBitmap, err error) error {
 }
 
 // CheckNoBitmapAppeared refuses the switch to the overlay if src has a dirty bitmap that preflight
-// did not see.
+// lacked.
 func (e *Env) CheckNoBitmapAppeared(ctx context.Context, s *move.Spec) error {
 	if s.Src.Format != api.FormatQcow2 {
 		return nil

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package look reads where the data of a volume is: libvirt's view of the disk, the images that the
-// process of the guest has open, and the other users of an image. It changes nothing. A step that
-// depends on the answer asks again, and does not trust an earlier step.
+// Package look reads where the data of a volume is: libvirt's view of the disk, the images that
+// the process of the guest has open, and the other users of an image. It changes nothing. A step
+// that depends on the answer asks again, and trusts no earlier step.
 package look
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-// Env looks at guests, images and what other programs have open. It changes nothing.
+// Env looks at guests, images and other users of images.
 type Env struct {
 	claims   *location.Claims
 	history  history
@@ -27,7 +27,7 @@ type Env struct {
 	move *move.Env
 }
 
-// New makes an Env of the ports, and of the packages below this one.
+// New makes an Env.
 func New(d *move.Deps, moveEnv *move.Env) *Env {
 	return &Env{
 		claims:   d.Claims,

@@ -18,17 +18,16 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// SnapshotsLost returns the error for an instance that has snapshots or checkpoints in the overlay,
-// which would be lost with it.
+// SnapshotsLost returns the error for an instance with snapshots or checkpoints in the overlay,
+// which would be lost.
 func SnapshotsLost(s *move.Spec, dom *hv.Domain) *api.Error {
 	return api.Errorf(api.CodeStateForbidden,
 		"instance %s has %s and %s in libvirt, made since the migration of volume %s began, and would lose them; delete them first",
 		dom.Name, api.Count(dom.Snapshots, "snapshot"), api.Count(dom.Checkpoints, "checkpoint"), s.VolumeName)
 }
 
-// AtRest refuses an instance that is off and may come back with other disks than its definition
-// names: its guest was moved to another host, or a managed save image has the disks from the time
-// of the save.
+// AtRest refuses an instance that is off and may return with other disks than its definition
+// names: its guest was moved to another host, or a managed save image has the disks of its time.
 func AtRest(s *move.Spec, disk *move.DiskState) error {
 	if disk.Active || !disk.Dom.ManagedSave {
 		return request.AtHome("cannot go on with the migration of volume "+s.VolumeName, disk.Dom)
@@ -39,7 +38,7 @@ func AtRest(s *move.Spec, disk *move.DiskState) error {
 }
 
 // ChainChanged returns the error for a chain that another program has changed, with the commands
-// that lead out.
+// that repair it.
 func ChainChanged(s *move.Spec, disk *move.DiskState) *api.Error {
 	if disk.Active && !disk.Dom.Persistent {
 		return move.Cured(api.Errorf(api.CodeChainChanged,
@@ -67,8 +66,8 @@ func ChainChanged(s *move.Spec, disk *move.DiskState) *api.Error {
 		s.Target, s.InstanceName, where, s.WhichCommand()), mend(s, disk)...)
 }
 
-// mend returns the commands, in order, that undo another program's change of the disk while an op
-// waits for the operator, nil if they are unknown.
+// mend returns the commands that undo another program's change of the disk while an op waits for
+// the operator, nil if they are unknown.
 func mend(s *move.Spec, disk *move.DiskState) []string {
 	fold := FoldCommands(s, disk)
 	switch {
@@ -76,7 +75,7 @@ func mend(s *move.Spec, disk *move.DiskState) []string {
 		return fold
 	case disk.Mirror != nil:
 		if disk.Ours(move.ToDst, s) != nil {
-			return nil // this job is not ended while the guest runs (StepAbortMirror)
+			return nil // StepAbortMirror ends this job
 		}
 		return []string{move.EndJobCommand(s)}
 	case disk.Dom.ConfigDisk(s.Target) == nil && !disk.Active:
@@ -89,9 +88,9 @@ func mend(s *move.Spec, disk *move.DiskState) []string {
 	return nil
 }
 
-// OverlayLeft returns the error for a disk that is on the overlay, or would be after the next
-// start, in an op that brings it back to src: a guest was started there, and the overlay may have
-// newer writes.
+// OverlayLeft returns the error of an op that brings the disk back to src, for a disk that is on
+// the overlay or would be after the next start: a guest was started there, and the overlay may
+// have newer writes.
 func OverlayLeft(s *move.Spec, disk *move.DiskState) *api.Error {
 	commands := move.CommitCommands(s, s.Src.Path, disk.Dom.State != hv.StatePaused)
 	where := "runs on"
@@ -105,8 +104,8 @@ func OverlayLeft(s *move.Spec, disk *move.DiskState) *api.Error {
 }
 
 // EitherHasMore returns the error for a guest with a process that ended in its switch. It may have
-// written only to the end, if another program resumed it, or only to the overlay, if it was started
-// there since.
+// written only to the end, if another program resumed it, or only to the overlay, if it was
+// started there since.
 func EitherHasMore(s *move.Spec, to move.Direction) *api.Error {
 	return api.Errorf(api.CodeChainChanged,
 		"instance %s went off while its disk was switched to %s, and that and %s do not read the same, or may not: either may have what the other lacks. Nothing was deleted; with the instance off, look at both, write that which is right over the other as docs/how-to/recover.md says (A guest that was resumed in the switch), and call again; `%s` shows what is known",
@@ -114,7 +113,7 @@ func EitherHasMore(s *move.Spec, to move.Direction) *api.Error {
 }
 
 // OverlayHasData returns the error for the overlay of an undone start that has data (why is nil),
-// or that is another file (why is the reason).
+// or that is another file (why).
 func OverlayHasData(s *move.Spec, why error) *api.Error {
 	is := "a guest was started on it and put back since, and its writes are there alone"
 	if why != nil {
@@ -129,8 +128,7 @@ func OverlayHasData(s *move.Spec, why error) *api.Error {
 // SnapshotSection is the section of the page Recover about snapshots of other programs.
 const SnapshotSection = "A snapshot over a disk that moves"
 
-// SnapshotAdvice describes how to merge the images over the image that the guest was on, "" if
-// there are none.
+// SnapshotAdvice describes how to merge the images over the guest's image, "" if there are none.
 func SnapshotAdvice(s *move.Spec, disk *move.DiskState) string {
 	fold := FoldCommands(s, disk)
 	if fold == nil {
@@ -143,8 +141,8 @@ func SnapshotAdvice(s *move.Spec, disk *move.DiskState) string {
 		over, chain[0].Path, move.Quoted(fold), api.ShellLine("virsh", "snapshot-list", "--", s.InstanceName), api.ShellLine("virsh", "snapshot-delete", "--metadata", "--", s.InstanceName, "NAME"))
 }
 
-// FoldCommands returns the commands that fold the images over the image that the guest was on into
-// that image, nil if there are none.
+// FoldCommands returns the commands that fold the images over the guest's image into it, nil if
+// there are none.
 func FoldCommands(s *move.Spec, disk *move.DiskState) []string {
 	if !disk.Active || !Under(s, disk.Dom.LiveDisk(s.Target)) {
 		return nil
@@ -153,10 +151,10 @@ func FoldCommands(s *move.Spec, disk *move.DiskState) []string {
 	return move.CommitCommands(s, chain[Ours(s, chain)].Path, disk.Dom.State != hv.StatePaused)
 }
 
-// Under reports whether a disk has an image over an image of the migration. The disk may be nil.
+// Under reports whether a disk, which may be nil, has an image over an image of the migration.
 func Under(s *move.Spec, d *hv.Disk) bool { return d != nil && Ours(s, d.Chain) > 0 }
 
-// Ours returns the index in a chain of the first image that the migration knows, -1 for none.
+// Ours returns the index of the chain's first image that the migration knows, or -1.
 func Ours(s *move.Spec, chain []hv.Image) int {
 	return slices.IndexFunc(chain, func(img hv.Image) bool { return positionOn(s, img) != move.Foreign })
 }
@@ -173,7 +171,7 @@ func positionOn(s *move.Spec, img hv.Image) move.Position {
 	return move.Foreign
 }
 
-// ReadActive is ReadDisk for a guest that must have a process.
+// ReadActive is ReadDisk for a guest that must run.
 func (e *Env) ReadActive(ctx context.Context, s *move.Spec) (*move.DiskState, error) {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil {
@@ -190,19 +188,17 @@ func GuestIsOff(s *move.Spec) error {
 	return &move.WorldChangedError{What: fmt.Sprintf("instance %s is not running any more", s.InstanceName)}
 }
 
-// GuestRestarted ends an op if the guest has another process: the jobs of the earlier process are
-// gone.
+// GuestRestarted ends an op: its jobs are gone with the guest's earlier process.
 func GuestRestarted(s *move.Spec) error {
 	return &move.WorldChangedError{What: fmt.Sprintf("instance %s was stopped and started again", s.InstanceName)}
 }
 
-// JobEndedEarly ends an op when its block job is gone early, because of an I/O error or a new
-// process of the guest. The guest is on its old image.
+// JobEndedEarly ends an op after its block job, because of an I/O error or a new process of the
+// guest. The guest is on its old image.
 func JobEndedEarly(s *move.Spec, into hv.Image) error {
 	return &move.WorldChangedError{What: jobEnded(s, into, logSaysWhy)}
 }
 
-// logSaysWhy is for a job's end with a reason that only QEMU knows.
 const logSaysWhy = "its log says why"
 
 func jobEnded(s *move.Spec, into hv.Image, why string) string {
@@ -214,11 +210,10 @@ func jobEnded(s *move.Spec, into hv.Image, why string) string {
 		from, into.Path, why, goesOn)
 }
 
-// fullBelow is the free space below which a filesystem counts as full: less than QEMU writes at
-// once.
+// fullBelow is the free space of a full filesystem: less than QEMU writes at once.
 const fullBelow = 1 << 20
 
-// dstIsFull reports whether an image is dst, and its filesystem has no space for more of it.
+// dstIsFull reports whether the image is dst, on a filesystem without space for more.
 func (e *Env) dstIsFull(s *move.Spec, into hv.Image) bool {
 	if into.Path != s.Dst.Path || into.Type != hv.SourceFile {
 		return false
@@ -227,10 +222,9 @@ func (e *Env) dstIsFull(s *move.Spec, into hv.Image) bool {
 	return err == nil && free < fullBelow
 }
 
-// JobFailed returns the error for a job that ended while it was watched, in this run of the guest.
-// A fold is repeated, since it is short. A mirror would meet the same error again after hours, so a
-// person must look at it, unless the guest's process is ending: libvirt ends the jobs first. A fold
-// into a full dst is not repeated either.
+// JobFailed returns the error for a job that ended while it was watched. A fold, which is short,
+// is repeated, unless dst is full. A mirror could meet the same error after hours, so a person
+// must look at it, unless the guest's process is ending: libvirt ends the jobs first.
 func (e *Env) JobFailed(ctx context.Context, s *move.Spec, into hv.Image, run int) error {
 	if e.dstIsFull(s, into) {
 		return e.guestErrorAfter(ctx, s, run, DestroyNotice, api.Errorf(api.CodeNoSpace, "%s. Make room there and complete again, or take the move back",
@@ -247,27 +241,27 @@ func GuestIsOn(s *move.Spec) error {
 	return &move.WorldChangedError{What: fmt.Sprintf("instance %s was started", s.InstanceName)}
 }
 
-// How long libvirt may take to notice that a guest is gone. A call counts as failed for another
-// reason only after this time.
+// How long libvirt may take to notice the end of a guest. Only after this time a call counts as
+// failed for another reason.
 const (
 	// DeathNotice is for a process that may have died.
 	DeathNotice = time.Second
 	deathPoll   = 20 * time.Millisecond
-	// DestroyNotice is for a process that was told to end: it ends its jobs first, and libvirt
-	// kills it if that takes too long (some 15 s). It is also for a process that libvirt has lost
+	// DestroyNotice is for a process that was asked to end: it ends its jobs first, and libvirt
+	// kills it after some 15 s. It is also for a process that libvirt has lost
 	// (hv.ErrProcessEnds), on a slow host.
 	DestroyNotice = 30 * time.Second
 )
 
 // GuestError is HVError for a call that needs the guest's process. If the process dies, the call
-// fails a moment before libvirt reports the guest as off. An op that is undone in that moment could
-// find an unknown state, so GuestError waits until libvirt notices.
+// fails shortly before libvirt reports the guest as off. An op that is undone in that moment could
+// find an unknown state, so GuestError waits for libvirt.
 func (e *Env) GuestError(ctx context.Context, s *move.Spec, err error) error {
 	return e.guestErrorAfter(ctx, s, 0, DeathNotice, err)
 }
 
-// guestErrorAfter is GuestError for a call in this run of the guest (0 if unknown): it detects a
-// guest that was stopped and started again.
+// guestErrorAfter is GuestError for a call in this run of the guest (0 if unknown), and detects a
+// restarted guest.
 func (e *Env) guestErrorAfter(ctx context.Context, s *move.Spec, run int, notice time.Duration, err error) error {
 	if typed := e.move.HVError(err); typed != err { //nolint:errorlint // the same error, not a wrapped one
 		return typed
@@ -293,8 +287,8 @@ func (e *Env) guestErrorAfter(ctx context.Context, s *move.Spec, run int, notice
 	return cmp.Or(gone, err)
 }
 
-// CheckNotSaved refuses the switch of a guest that was saved while its volume was copied. The
-// switch is possible once the guest is restored.
+// CheckNotSaved refuses the switch of a guest that was saved while its volume was copied. A
+// restored guest can be switched.
 func (e *Env) CheckNotSaved(ctx context.Context, s *move.Spec) error {
 	if s.Method != move.MethodOverlay {
 		return nil

@@ -17,9 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// UserOf describes the user of the image at path, in words that follow its name in a sentence: a
-// domain of this host, except those with the ids except, or a mount or device of the kernel. It
-// returns "" if no user is seen.
+// UserOf describes the user of the image at path, in words that follow its name: a domain of this
+// host, except those with the ids except, or a mount or device of the kernel. It returns "" if no
+// user is seen.
 func (e *Env) UserOf(ctx context.Context, path string, except ...string) (string, error) {
 	doms, err := e.hv.Domains(ctx)
 	if err != nil {
@@ -51,8 +51,8 @@ func UserUnknown(path string, why error) *api.Error {
 	return api.Errorf(api.CodeStateForbidden, "cannot tell whether %s is in use: %v; mend that filesystem, or take the disk from that instance, and call again", path, why)
 }
 
-// HVRefusal converts an error of the hypervisor into a refusal for a caller of the API. It returns
-// nil for nil.
+// HVRefusal converts an error of the hypervisor into a refusal for a caller of the API; nil for
+// nil.
 func HVRefusal(err error) error {
 	var unreadable *hv.Unreadable
 	if errors.As(err, &unreadable) || errors.Is(err, hv.ErrUnavailable) {
@@ -61,10 +61,10 @@ func HVRefusal(err error) error {
 	return err
 }
 
-// SrcNotInUse refuses a src with a user on this host other than the instance of the migration. The
-// registry knows no other user, but a domain that was never adopted, or was forgotten, would write
-// to src during the copy, and would keep src afterwards. It is called before a migration begins and
-// again before the switch, since definitions may change meanwhile.
+// SrcNotInUse refuses a src with another user on this host than the migration's instance. The
+// registry knows none, but a domain that was never adopted, or was forgotten, would write to src
+// during the copy, and keep src. It is called before a migration begins and before the switch,
+// since definitions may change meanwhile.
 func (e *Env) SrcNotInUse(ctx context.Context, s *move.Spec) error {
 	user, err := e.UserOf(ctx, s.Src.Path, s.InstanceID)
 	if err != nil {
@@ -73,9 +73,9 @@ func (e *Env) SrcNotInUse(ctx context.Context, s *move.Spec) error {
 	return srcInUse(s, user)
 }
 
-// OthersHaveSrc refuses a src at an address with other users, before it is copied or checked:
-// nothing shows their writes afterwards. The witnesses must agree first: a client that libvirt does
-// not know may be the guest's own. While a job runs QEMU is not asked; it was asked before the job.
+// OthersHaveSrc refuses a src at an address with other users before it is copied or checked:
+// nothing shows their writes later. First the witnesses must agree, since an unknown client may be
+// the guest's own. While a job runs QEMU is not asked.
 func (e *Env) OthersHaveSrc(ctx context.Context, s *move.Spec) error {
 	if !api.IsNetwork(s.Src.Path) || !s.Attached() {
 		return e.SrcNotInUse(ctx, s)
@@ -90,8 +90,8 @@ func (e *Env) OthersHaveSrc(ctx context.Context, s *move.Spec) error {
 	return e.SrcNotInUse(ctx, s)
 }
 
-// EndNotInUse refuses to fold into an end at an address that another instance has: nothing locks an
-// address, while QEMU locks files and devices.
+// EndNotInUse refuses a fold into an end at an address that another instance has: QEMU locks files
+// and devices, but no address.
 func (e *Env) EndNotInUse(ctx context.Context, s *move.Spec, to move.Direction) error {
 	switch {
 	case !api.IsNetwork(to.Image(s).Path):
@@ -102,7 +102,7 @@ func (e *Env) EndNotInUse(ctx context.Context, s *move.Spec, to move.Direction) 
 	return e.DstNotInUse(ctx, s)
 }
 
-// DstNotInUse is CheckFree for dst, with errors that are typed for the runner.
+// DstNotInUse is CheckFree for dst, with errors typed for the runner.
 func (e *Env) DstNotInUse(ctx context.Context, s *move.Spec) error {
 	return e.move.HVError(e.move.RegistryError(e.CheckFree(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID})))
 }
@@ -122,15 +122,15 @@ func srcInUse(s *move.Spec, user string) error {
 		s.VolumeName, by, s.Src.Path, user)
 }
 
-// CheckFree refuses an image that is in use on this host, that is a volume (by any path), or that
-// belongs to a migration.
+// CheckFree refuses an image that is in use on this host, is a volume (by any path), or belongs to
+// a migration.
 func (e *Env) CheckFree(ctx context.Context, path string, self location.Self) error {
 	user, err := e.UserOf(ctx, path)
 	if err != nil {
 		return err
 	}
 	if user == "" {
-		// Wait for a request that takes an image and has not registered it yet.
+		// Wait for a request that takes the image and has not registered it yet.
 		holder, err := e.claims.Take(ctx, path, self, func() error { return nil })
 		if errors.Is(err, location.ErrCannotTell) {
 			return UserUnknown(path, err)
@@ -146,8 +146,8 @@ func (e *Env) CheckFree(ctx context.Context, path string, self location.Self) er
 	return api.Errorf(api.CodeDstInUse, "%s %s", path, user)
 }
 
-// CheckSrcNotInUse is SrcNotInUse with errors for a caller of the API. except are the ids of the
-// instances that may have src.
+// CheckSrcNotInUse is SrcNotInUse with errors for a caller of the API. The instances with the ids
+// except may have src.
 func (e *Env) CheckSrcNotInUse(ctx context.Context, s *move.Spec, except ...string) error {
 	user, err := e.UserOf(ctx, s.Src.Path, except...)
 	if err != nil {
@@ -156,8 +156,8 @@ func (e *Env) CheckSrcNotInUse(ctx context.Context, s *move.Spec, except ...stri
 	return srcInUse(s, user)
 }
 
-// NotNamed makes sure, before an image is deleted, that no domain of this host has it in a chain,
-// and no process of a domain has it open.
+// NotNamed makes sure, before an image is deleted, that no domain of this host has it in a chain
+// or open.
 func (e *Env) NotNamed(ctx context.Context, path string) error {
 	doms, err := e.hv.Domains(ctx)
 	if err != nil {

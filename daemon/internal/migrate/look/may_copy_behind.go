@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// MayCopyBehind refuses a copy of the overlay into a dst over base images under a running guest
-// with a QEMU that may omit zeros there (hv.CopySkipsZeros).
+// MayCopyBehind refuses a copy of the overlay into a dst over base images by a QEMU that may omit
+// zeros there (hv.CopySkipsZeros).
 func (e *Env) MayCopyBehind(ctx context.Context, s *move.Spec) error {
 	v, err := e.hv.QEMUVersion(ctx, s.InstanceID)
 	switch {
@@ -20,7 +20,7 @@ func (e *Env) MayCopyBehind(ctx context.Context, s *move.Spec) error {
 		return nil
 	case err != nil:
 		return e.move.HVError(err)
-	case v == (hv.Version{}): // the version of a process that has just ended is unknown, too
+	case v == (hv.Version{}): // also the version of a process that has just ended
 		if open, err := e.OpenImages(ctx, s); err == nil && !open.process {
 			return nil
 		}

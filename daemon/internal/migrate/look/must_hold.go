@@ -56,8 +56,7 @@ func (e *Env) MustHold(ctx context.Context, s *move.Spec) (bool, error) {
 	return dom.IOThreads, nil
 }
 
-// MayBeginUnheld refuses to begin a job with the guest running where the guest has to be suspended
-// for that: the op is then planned again.
+// MayBeginUnheld has the op planned again if the guest has to be suspended for the job's begin.
 func (e *Env) MayBeginUnheld(ctx context.Context, s *move.Spec) error {
 	hold, err := e.MustHold(ctx, s)
 	if err != nil || !hold {
@@ -66,8 +65,7 @@ func (e *Env) MayBeginUnheld(ctx context.Context, s *move.Spec) error {
 	return &move.WorldChangedError{What: fmt.Sprintf("a block job on disk %s of instance %s has to begin with the guest suspended, since its QEMU may lose a write, or die of it, otherwise", s.Target, s.InstanceName)}
 }
 
-// BegunHeld reports whether the job of a migration that runs on the disk of a guest was begun with
-// the guest suspended.
+// BegunHeld reports whether the running job of a migration began with the guest suspended.
 func (e *Env) BegunHeld(ctx context.Context, s *move.Spec) (bool, error) {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil || disk.Mirror == nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-// hypervisor has the calls of hv.Hypervisor that these steps make.
 type hypervisor interface {
 	CanSwitch(ctx context.Context, images ...string) error
 	StoredBitmaps(ctx context.Context, id string) ([]hv.StoredBitmap, error)
@@ -25,7 +24,6 @@ type hypervisor interface {
 	QEMUUser(ctx context.Context, id string) (hv.ProcessUser, error)
 }
 
-// images has the calls of move.Images that these steps make.
 type images interface {
 	Answers(ctx context.Context, path string) error
 	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
@@ -35,7 +33,6 @@ type images interface {
 	MayOpen(user hv.ProcessUser, path string) error
 }
 
-// history has the calls of move.History that these steps make.
 type history interface {
 	BegunHeld(ctx context.Context, s *move.Spec, job hv.JobKind, process string) (bool, error)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckReachable refuses directories that the guest's QEMU cannot pass through, and a dst that it
-// cannot open: otherwise the switch, or the guest's next start, would fail.
+// CheckReachable refuses directories that the guest's QEMU cannot pass, and a dst that it cannot
+// open: otherwise the switch, or the guest's next start, would fail.
 func (e *Env) CheckReachable(ctx context.Context, s *move.Spec) error {
 	user, confined, err := hv.ConfinedUser(ctx, e.hv, s.InstanceID)
 	if errors.Is(err, hv.ErrUnavailable) {
@@ -33,7 +33,7 @@ func (e *Env) CheckReachable(ctx context.Context, s *move.Spec) error {
 	for _, dir := range dirs {
 		err := e.images.Reach(user, dir)
 		if errors.Is(err, image.ErrAbsent) && s.CreateDst && s.DstBlock {
-			continue // a volume group without volumes has no directory; CheckOpens checks when dst is made
+			continue // a volume group without volumes has no directory; CheckOpens checks later
 		}
 		if err != nil {
 			return image.Refused("migrate volume "+s.VolumeName, dir, err)
@@ -50,7 +50,7 @@ func (e *Env) CheckNotDenied(ctx context.Context, s *move.Spec) error {
 	return HVRefusal(e.NotDenied(ctx, s, s.Dst.Path, "migrate volume "+s.VolumeName))
 }
 
-// CheckSwitchable refuses the switch of a running guest if libvirt would not resume it on the other
+// CheckSwitchable refuses the switch of a running guest that libvirt would not resume on the other
 // image.
 func (e *Env) CheckSwitchable(ctx context.Context, s *move.Spec, state hv.State) error {
 	if !state.Active() {
@@ -67,8 +67,8 @@ func (e *Env) CheckSwitchable(ctx context.Context, s *move.Spec, state hv.State)
 	return HVRefusal(err)
 }
 
-// CheckOpens refuses an image that was just made, or is about to be used, if the guest's QEMU could
-// not open it. The image must not be in use.
+// CheckOpens refuses an image that is about to be used if the guest's QEMU could not open it. The
+// image must not be in use.
 func (e *Env) CheckOpens(ctx context.Context, s *move.Spec, path string) error {
 	user, confined, err := hv.ConfinedUser(ctx, e.hv, s.InstanceID)
 	if errors.Is(err, hv.ErrUnavailable) {
@@ -80,8 +80,7 @@ func (e *Env) CheckOpens(ctx context.Context, s *move.Spec, path string) error {
 	return e.mayOpen(s, user, path)
 }
 
-// DoneIfOpens changes the observation that an image was made to not done, if CheckOpens refuses the
-// image.
+// DoneIfOpens changes the observation of a made image to not done if CheckOpens refuses the image.
 func (e *Env) DoneIfOpens(ctx context.Context, s *move.Spec, path string, is op.Observation, err error) (op.Observation, error) {
 	if err != nil || is != op.Done {
 		return is, err
@@ -100,9 +99,9 @@ func (e *Env) mayOpen(s *move.Spec, user hv.ProcessUser, path string) error {
 	return image.Refused("migrate volume "+s.VolumeName, path, e.images.MayOpen(user, path))
 }
 
-// NotDenied refuses an action (doing) that makes the guest's process write to an image, if a rule
+// NotDenied refuses an action (doing) that makes the guest's process write to an image if a rule
 // of the security module denies that, whatever the image's rights are. If that is unknown, the job
-// shows it: a denied job ends before it has written anything.
+// shows it: a denied job ends before it writes.
 func (e *Env) NotDenied(ctx context.Context, s *move.Spec, path, doing string) error {
 	if !s.Attached() || api.IsNetwork(path) {
 		return nil // the rules are about files

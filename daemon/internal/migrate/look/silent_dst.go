@@ -14,32 +14,32 @@ import (
 )
 
 // These functions handle a dst with a server that does not answer. While a job writes to both
-// images, each write of the guest waits for dst; a suspend waits for all writes; the beginning of a
-// job waits for the server, and QEMU itself blocks. So dst is asked before each of them, and while
-// a job makes no progress. If it does not answer, its connections are ended: the job fails, and the
-// guest continues on its image (DESIGN.md, section 16). This works only for an NBD server: QEMU
-// waits for files, devices and clusters.
+// images, each write of the guest waits for dst; a suspend waits for all writes; the beginning of
+// a job waits for the server, and QEMU itself blocks. So dst is asked before each of these, and
+// while a job makes no progress. If it does not answer, its connections are ended: the job fails,
+// and the guest continues on its image (DESIGN.md, section 16). This works only for an NBD server:
+// QEMU waits for files, devices and clusters.
 
 const (
 	// SilentAfter is how long a job into dst may make no progress before dst is asked.
 	SilentAfter = 5 * time.Second
 	// silentBound is how long dst may not answer while a job writes there and its guest runs.
-	// Storage that fails over is back by then.
+	// Storage that fails over is back sooner.
 	silentBound = 2 * time.Minute
-	// quickAnswer is how long dst may take to answer when the guest or a fence waits.
+	// quickAnswer is that time when the guest or a fence waits.
 	quickAnswer = 3 * time.Second
-	// leaveBound is how long a job may take to end after its connections were ended.
+	// leaveBound is how long a job may take to end without connections.
 	leaveBound = 5 * time.Second
 	leavePoll  = 20 * time.Millisecond
 )
 
-// DstAnswers returns an error if dst does not answer. It ends no job.
+// DstAnswers returns an error if dst does not answer. The job continues.
 func (e *Env) DstAnswers(ctx context.Context, s *move.Spec) error {
 	return dstIsSilent(ctx, s, e.askDst(ctx, s))
 }
 
 // DstStillAnswers has the op planned again if dst does not answer right before the guest is
-// suspended: then the step of the job waits for dst.
+// suspended: then the job's step waits for dst.
 func (e *Env) DstStillAnswers(ctx context.Context, s *move.Spec) error {
 	if err := e.DstAnswersQuickly(ctx, s); err != nil {
 		return &move.WorldChangedError{What: err.Error()}
@@ -47,16 +47,16 @@ func (e *Env) DstStillAnswers(ctx context.Context, s *move.Spec) error {
 	return nil
 }
 
-// DstAnswersQuickly is DstAnswers for when the guest is paused, or a fence or a stop of the daemon
-// would wait.
+// DstAnswersQuickly is DstAnswers while the guest is paused, or a fence or a stop of the daemon
+// waits.
 func (e *Env) DstAnswersQuickly(ctx context.Context, s *move.Spec) error {
 	asking, cancel := context.WithTimeout(ctx, quickAnswer)
 	defer cancel()
 	return dstIsSilent(ctx, s, e.askDst(asking, s))
 }
 
-// LeaveSilentDstInPause ends our job into dst, and returns an error, if dst does not answer, with
-// the guest suspended: no write is under way that could make QEMU die.
+// LeaveSilentDstInPause ends our job into a dst that does not answer, and returns an error. The
+// guest is suspended: no write is under way that could make QEMU die.
 func (e *Env) LeaveSilentDstInPause(ctx context.Context, s *move.Spec) error {
 	silent := e.DstAnswersQuickly(ctx, s)
 	if silent == nil || ctx.Err() != nil {
@@ -65,10 +65,9 @@ func (e *Env) LeaveSilentDstInPause(ctx context.Context, s *move.Spec) error {
 	return cmp.Or(e.leaveDst(ctx, s), silent)
 }
 
-// LeaveSilentDst ends our job into dst, if any, at once if dst does not answer: the operator has
-// requested that by a cancel. If the guest dies of it, its flushed writes are in the overlay, as
-// after any crash. A job that makes progress has an answering dst, even if dst answers no other
-// client.
+// LeaveSilentDst ends our job into a dst that does not answer, at once, since the operator has
+// requested a cancel. If the guest dies of it, its flushed writes are in the overlay, as after any
+// crash. A job that makes progress has an answering dst, even if dst answers no other client.
 func (e *Env) LeaveSilentDst(ctx context.Context, s *move.Spec) error {
 	if !api.IsNBD(s.Dst.Path) {
 		return nil
@@ -96,7 +95,6 @@ func (e *Env) LeaveSilentDst(ctx context.Context, s *move.Spec) error {
 	return e.leaveDst(ctx, s)
 }
 
-// askDst returns an error if dst is an NBD export and does not answer.
 func (e *Env) askDst(ctx context.Context, s *move.Spec) error {
 	if !api.IsNBD(s.Dst.Path) {
 		return nil
@@ -104,7 +102,6 @@ func (e *Env) askDst(ctx context.Context, s *move.Spec) error {
 	return e.images.Answers(ctx, s.Dst.Path)
 }
 
-// dstIsSilent returns the error for a dst that has not answered, nil if it has.
 func dstIsSilent(ctx context.Context, s *move.Spec, silent error) error {
 	switch {
 	case silent == nil:
@@ -116,13 +113,13 @@ func dstIsSilent(ctx context.Context, s *move.Spec, silent error) error {
 		silent, s.VolumeName)
 }
 
-// Silence records how long dst has not answered while our job into it makes no progress.
+// Silence measures how long dst has not answered while our job into it makes no progress.
 type Silence struct {
 	asked, since time.Time
 }
 
 // Heard asks dst if it is time to. After silentBound without an answer it ends our job, unless the
-// guest's QEMU would die of that, and returns an error. waits describes that the guest waits.
+// guest's QEMU would die of that, and returns an error. waits describes why the guest waits.
 func (w *Silence) Heard(ctx context.Context, e *Env, s *move.Spec) (waits string, err error) {
 	if now := e.now(); now.Sub(w.asked) >= SilentAfter {
 		silent := e.askDst(ctx, s)
@@ -148,8 +145,8 @@ func (w *Silence) Heard(ctx context.Context, e *Env, s *move.Spec) (waits string
 	return "the guest waits for " + s.Dst.Path + ", which does not answer: mend the server, or cancel the migration", nil
 }
 
-// leaveDst ends the connections of the guest's process to dst, and returns when our job has ended,
-// with an error, because of that. A guest that is or may be on dst keeps its connections.
+// leaveDst ends the connections of the guest's process to dst, and returns, with an error, when
+// our job has ended because of that. A guest that is or may be on dst keeps its connections.
 func (e *Env) leaveDst(ctx context.Context, s *move.Spec) error {
 	disk, err := e.ConfirmDisk(ctx, s)
 	if err != nil || !disk.Active || disk.Live == move.OnDst {

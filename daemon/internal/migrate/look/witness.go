@@ -16,19 +16,18 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// OpenImages are the images of a migration that the guest's process has open, by the kernel, or by
-// QEMU for images at addresses: the second witness. The first is libvirt.
+// OpenImages are the second witness besides libvirt: the images of a migration that the guest's
+// process has open, by the kernel, or by QEMU for images at addresses.
 type OpenImages struct {
-	process           bool // there is one
+	process           bool // it exists
 	Src, Overlay, Dst bool
 	SrcWritable       bool
-	// unasked: QEMU could not be asked for its images at addresses. They count as open for writing.
+	// unasked: QEMU could not be asked about images at addresses. They count as open for writing.
 	unasked bool
 	pid     int // of the process, if it has one of the images open
 }
 
-// OpenImages asks the second witness which images the guest's process has open. Its errors are
-// typed for the runner.
+// OpenImages asks the second witness about the guest's process, with errors typed for the runner.
 func (e *Env) OpenImages(ctx context.Context, s *move.Spec) (*OpenImages, error) {
 	paths := []string{s.Src.Path, s.Dst.Path}
 	if s.Overlay != "" {
@@ -70,12 +69,12 @@ func (o *OpenImages) Position(s *move.Spec) move.Position {
 	return move.Foreign
 }
 
-// mayBeCommitted reports whether a commit of the overlay into src may run, or may have been pivoted
-// without libvirt having had QEMU close the overlay.
+// mayBeCommitted reports whether a commit of the overlay into src may run, or may have been
+// pivoted without QEMU closing the overlay.
 func (o *OpenImages) mayBeCommitted() bool { return o.Overlay && o.SrcWritable }
 
-// oneSided returns in words where else than on the overlay the disk may be, after the pivot of a
-// background job; "" if both images have all writes.
+// oneSided names in words the other image that the disk may be on, after the pivot of a background
+// job; "" if both images have all writes.
 func (o *OpenImages) oneSided(s *move.Spec) string {
 	switch {
 	case o.mayBeCommitted():
@@ -107,9 +106,9 @@ func (o *OpenImages) String() string {
 	return "its process has " + strings.Join(open, " and ") + " open"
 }
 
-// Agrees reports whether libvirt and the kernel can both be right. A foreign chain always agrees. A
-// job that is ending does not: its call is under way, or a libvirtd that died no longer learns of
-// its end.
+// Agrees reports whether libvirt and the kernel can both be right. A foreign chain always agrees.
+// A job that is ending does not: its call is under way, or libvirtd died and does not learn of its
+// end.
 func (o *OpenImages) Agrees(s *move.Spec, disk *move.DiskState) bool {
 	switch {
 	case !disk.Active:
@@ -128,34 +127,34 @@ func (o *OpenImages) Agrees(s *move.Spec, disk *move.DiskState) bool {
 }
 
 // WitnessesDisagreeError reports that libvirt and the kernel contradict each other about a disk.
-// Nothing may be undone, deleted or released on the report of only one of them.
+// On the report of only one of them nothing may be undone, deleted or released.
 type WitnessesDisagreeError struct {
 	Why *api.Error
 	// at is the position of the disk in the process, config its position at the next start.
 	At, Config move.Position
 	state      hv.State // as libvirt reports it
 	// OneSided: the disk may be at the end of the job, or still on the overlay, and only one of
-	// them gets the guest's writes from now on.
+	// them gets the guest's new writes.
 	OneSided bool
 }
 
 func (disagreed *WitnessesDisagreeError) Error() string { return disagreed.Why.Message }
 func (disagreed *WitnessesDisagreeError) Unwrap() error { return disagreed.Why }
 
-// Agreement is how long the witnesses are asked until they agree, agreementInPause while a guest is
-// paused for that.
+// How long the witnesses are asked until they agree; agreementInPause is for a guest that is
+// paused meanwhile.
 var (
 	Agreement        = witness.Retry{Poll: 20 * time.Millisecond, Bound: 10 * time.Second}
 	agreementInPause = witness.Retry{Poll: 20 * time.Millisecond, Bound: 3 * time.Second}
 )
 
-// ConfirmDisk is ReadDisk, confirmed by the second witness. Its errors are typed for the runner.
+// ConfirmDisk is ReadDisk, confirmed by the second witness, with errors typed for the runner.
 func (e *Env) ConfirmDisk(ctx context.Context, s *move.Spec) (*move.DiskState, error) {
 	return e.confirmDiskWithin(ctx, s, Agreement)
 }
 
 // ConfirmDiskOfPaused is ConfirmDisk for a guest that may be paused meanwhile: it asks for a
-// shorter time, if the guest is resumed after a disagreement.
+// shorter time if the guest is resumed after a disagreement.
 func (e *Env) ConfirmDiskOfPaused(ctx context.Context, s *move.Spec) (*move.DiskState, error) {
 	disk, err := e.confirmDiskWithin(ctx, s, agreementInPause)
 	var disagreed *WitnessesDisagreeError
@@ -170,7 +169,7 @@ func (e *Env) confirmDiskWithin(ctx context.Context, s *move.Spec, bound witness
 		if heard.View, err = e.move.ReadDisk(ctx, s); err != nil {
 			return heard, err
 		}
-		// An observation during a call does not count, and QEMU would answer only after the call.
+		// An observation during a call does not count, and QEMU answers only after the call.
 		if heard.Occupied = heard.View.Dom.Occupied; heard.Occupied {
 			return heard, nil
 		}
@@ -217,7 +216,7 @@ func disagree(s *move.Spec, disk *move.DiskState, open *OpenImages) *api.Error {
 		s.InstanceName, is, open, again, s.MigrationID, but), commands...)
 }
 
-// lost returns the error for a guest that libvirt shows as stopped although its process runs. A
+// lost returns the error for a guest that libvirt shows as stopped although its process runs: a
 // libvirtd that dies while it handles the end of a job leaves a status that it cannot read later.
 func lost(s *move.Spec, open *OpenImages) *api.Error {
 	return move.Cured(api.Errorf(api.CodeChainChanged,
@@ -227,8 +226,8 @@ func lost(s *move.Spec, open *OpenImages) *api.Error {
 		s.InstanceName, open, open.pid, s.MigrationID), move.KillCommand(s, open.pid))
 }
 
-// UnknownCommit returns an error if QEMU may run a commit into src that libvirt does not know: QEMU
-// refuses another commit, and has src open for writing.
+// UnknownCommit returns an error if QEMU may run a commit into src that libvirt does not know: it
+// has src open for writing.
 func (e *Env) UnknownCommit(ctx context.Context, s *move.Spec) error {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil || !MaybeUnderCommit(disk) {
@@ -241,14 +240,14 @@ func (e *Env) UnknownCommit(ctx context.Context, s *move.Spec) error {
 	return op.UnknownOutcome(Disagreement(s, disk, open))
 }
 
-// MaybeUnderCommit reports whether libvirt has the disk on the overlay without a job. A commit that
-// libvirt does not know may run there.
+// MaybeUnderCommit reports whether libvirt has the disk on the overlay without a job. A commit
+// unknown to libvirt may run there.
 func MaybeUnderCommit(d *move.DiskState) bool {
 	return d.Active && d.Live == move.OnOverlay && d.Mirror == nil
 }
 
 // notOpen makes sure, before an image is deleted, that no process of a domain of this host has it
-// open, whatever libvirt reports about the domain.
+// open, whatever libvirt reports.
 func (e *Env) notOpen(ctx context.Context, doms []hv.Domain, path string) error {
 	for i := range doms {
 		h, err := witness.Look(ctx, e.hv, doms[i].ID, doms[i].Name, path)
@@ -264,8 +263,8 @@ func (e *Env) notOpen(ctx context.Context, doms []hv.Domain, path string) error 
 	return nil
 }
 
-// MayRelease makes sure that the witnesses agree before the registry learns that the migration is
-// over, and gives src, dst or the volume to others.
+// MayRelease makes sure that the witnesses agree before the registry ends the migration, and gives
+// src, dst or the volume to others.
 func (e *Env) MayRelease(ctx context.Context, s *move.Spec) error {
 	if !s.Attached() {
 		return nil
@@ -274,7 +273,7 @@ func (e *Env) MayRelease(ctx context.Context, s *move.Spec) error {
 	if !errors.Is(err, hv.ErrNotFound) {
 		return err
 	}
-	// It was undefined: only its process shows which images it has open.
+	// It was undefined: only its process shows its open images.
 	open, err := e.OpenImages(ctx, s)
 	if err != nil {
 		return err
