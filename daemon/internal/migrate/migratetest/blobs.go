@@ -12,14 +12,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// Blobs are the blobs of a journal in memory. They outlive daemons, like a file.
+// Blobs are a journal's blobs in memory. They outlive daemons.
 type Blobs struct {
 	mu    sync.Mutex
 	byKey map[string][]byte
 	fails error
 }
 
-// SetFails makes all calls fail with err from now on; nil ends that.
+// SetFails makes all calls fail with err; nil ends that.
 func (b *Blobs) SetFails(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,7 +73,7 @@ func (b *Blobs) DeleteBlobs(_ context.Context, prefix string) error {
 	return b.fails
 }
 
-// Keys returns the keys of all blobs.
+// Keys returns all keys.
 func (b *Blobs) Keys() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// BasePath is the base image of a volume that CloneWorld has made a linked clone.
+// BasePath is the base image of CloneWorld's volume.
 const BasePath = "/old/base.raw"
 
 // Qcow2World returns a world with a qcow2 image as the volume.
@@ -33,7 +33,7 @@ func Qcow2World(t *testing.T, state hv.State) *World {
 }
 
 // CloneWorld returns a world with a linked clone as the volume, over an image with the volume's
-// data. The definition does not name that image; the header does.
+// data. Only the header names that image.
 func CloneWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	w := NewWorld(t, hv.StateStopped)
@@ -50,8 +50,8 @@ func CloneWorld(t *testing.T, state hv.State) *World {
 	return w
 }
 
-// KeepBaseWorld returns a world with a linked clone as the volume that has data of its own, and
-// moves to a linked clone over the same base image.
+// KeepBaseWorld returns a world with a linked clone that has own data and moves to a linked clone
+// over the same base image.
 func KeepBaseWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	w := CloneWorld(t, hv.StateStopped)
@@ -66,7 +66,7 @@ func KeepBaseWorld(t *testing.T, state hv.State) *World {
 	}
 	w.IsClone(SrcPath)
 	w.IsClone(DstPath)
-	w.Sync(BasePath) // it is older than any failure
+	w.Sync(BasePath)
 	info, err := w.Fake.Info(BasePath)
 	expect.OK(t, err)
 	w.basesWritten = info.Written

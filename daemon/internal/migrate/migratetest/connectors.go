@@ -13,14 +13,14 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// The volumes of a target, in a directory that exists on every machine.
+// A target's volumes, in a directory that exists on every machine.
 const (
 	SrcUnit = "/dev/pts/vf-old"
 	DstUnit = "/dev/pts/vf-new"
 )
 
-// ArrayWorld returns a world with a volume that moves between two pools of a connector that makes
-// volumes. src is deleted at the end.
+// ArrayWorld returns a world with a volume that moves between two pools of a connector. src is
+// deleted at the end.
 func ArrayWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	return with(NewWorld, func(t *testing.T, w *World) {
@@ -36,7 +36,7 @@ func ArrayWorld(t *testing.T, state hv.State) *World {
 	})(t, state)
 }
 
-// TargetWorld returns a world with a volume that moves between two volumes of a target. The target
+// TargetWorld returns a world with a volume that moves between two volumes of a target, which
 // copies between them.
 func TargetWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
@@ -53,7 +53,7 @@ func TargetWorld(t *testing.T, state hv.State) *World {
 	})(t, state)
 }
 
-// beginOn moves the volume to an existing block device. Its old image stays.
+// beginOn moves the volume to an existing block device.
 func (w *World) beginOn(t *testing.T, l api.Location) {
 	t.Helper()
 	w.Src = hv.Image{Type: hv.SourceBlock, Format: hvtest.Raw, Path: l.Path}

@@ -19,26 +19,25 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FakeCopier copies in the world's images. Gate, if set, blocks a copy until it is closed.
+// FakeCopier copies in the world's images. A non-nil Gate blocks copies until it is closed.
 type FakeCopier struct {
 	fake *hvtest.Fake
 	Gate chan struct{}
-	// OnCompare is called at each comparison, CompareGate blocks a comparison, and with Differs it
-	// finds a difference.
+	// OnCompare is called at each comparison, CompareGate blocks it, and Differs makes it find a
+	// difference.
 	OnCompare   func()
 	CompareGate chan struct{}
 	Differs     bool
 
 	Mu   sync.Mutex
 	Done map[string]bool
-	// reached is the progress of copies, by key: the next copy with that key continues there.
+	// reached is the progress by key: the next copy continues there.
 	reached map[string]int64
-	// Asked has the keys of copies with an unanswered request to a storage.
+	// Asked has the keys of copies with an unanswered request.
 	Asked   map[string]bool
 	Updates map[string]api.MigrationUpdate
 	Last    move.CopyRequest
-	// Kept is what KeepUnits stored, by key.
-	Kept map[string]move.KeptUnits
+	Kept    map[string]move.KeptUnits
 }
 
 // Copy implements move.Copier.
@@ -79,7 +78,7 @@ func (c *FakeCopier) Copy(ctx context.Context, req move.CopyRequest) (move.CopyR
 	return move.CopyResult{BytesTotal: req.SizeBytes, BytesCopied: req.SizeBytes, Offloaded: offloaded, Verified: verified}, nil
 }
 
-// reach records the new progress of a copy, and returns the old one.
+// reach records the new progress of a copy and returns the old.
 func (c *FakeCopier) reach(key string, to int64) (before int64) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -147,7 +146,7 @@ func (c *FakeCopier) Compare(ctx context.Context, src, dst []hv.Image, _ int64, 
 	}
 	read := func(chain []hv.Image) (map[int64]uint64, error) { return c.fake.ReadImage(chain[0].Path) }
 	if src[0].LUKSSecret != "" && src[0].Format != hvtest.Raw {
-		read = c.fake.Read // encrypted overlays are read as the guest reads them, and containers as they are
+		read = c.fake.Read // the guest's view of overlays, the containers themselves
 	}
 	a, err := read(src)
 	if err != nil {

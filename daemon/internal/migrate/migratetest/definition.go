@@ -11,29 +11,29 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// definitionWatch checks the persistent definition against the guest's acknowledged writes, at each
-// look at the domain: guarantee 4 of ARCHITECTURE.md. Steps look between any two of their effects,
-// and after each death.
+// definitionWatch checks the persistent definition against the guest's acknowledged writes at each
+// look at the domain (guarantee 4 of ARCHITECTURE.md). Steps look between any two of their
+// effects, and after each death.
 type definitionWatch struct {
 	on bool
-	// unread counts the looks in a row that could not read the definition's images: an image may be
-	// removed between a look and its reading.
+	// unread counts the looks in a row without readable images: an image may be removed between a
+	// look and its reading.
 	unread int
-	// last is the definition at the previous look, and run the process of the guest then.
+	// The definition and the guest's process at the previous look.
 	last []hv.Image
 	run  int
-	// overtaken is how many more looks the definition may be wrong (overtakenLooks).
+	// overtaken counts the looks until the definition must be right.
 	overtaken int
 	wrong     []string
 }
 
-// overtakenLooks bounds the looks until a change of the definition must be taken back if the guest
-// got another process between the look that led to the change and the change: libvirt does not
-// connect the two.
+// overtakenLooks bounds the looks until a change of the definition is taken back because the guest
+// restarted between the look that led to the change and the change: libvirt does not connect the
+// two.
 const overtakenLooks = 12
 
-// look records the errors of the definition at a look. still reports whether no write of the guest
-// was acknowledged since.
+// look records the errors of the definition. still reports whether no write of the guest was
+// acknowledged since.
 func (d *definitionWatch) look(fake *hvtest.Fake, dom *hv.Domain, still func() bool) {
 	disk := dom.ConfigDisk("vda")
 	if disk == nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// The block devices of a DeviceWorld. They are not below /dev, where this machine has its own.
+// The devices of a DeviceWorld, outside the real /dev.
 const (
 	SrcDevice = "/var/old-device"
 	DstDevice = "/var/new-device"
 )
 
-// DeviceWorld returns a world with a volume that moves from a qcow2 image on a block device to one
-// on another device. The volume's old image stays.
+// DeviceWorld returns a world with a volume that moves from a qcow2 image on a block device to
+// another device.
 func DeviceWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	w := NewWorld(t, hv.StateStopped)

@@ -11,20 +11,20 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// Export is the image of the volume of an ExportWorld.
+// Export is the volume's image in an ExportWorld.
 var Export = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "nbd+unix:///web?socket=/run/nbd.sock"}
 
-// OtherExport is another export, of a server over TCP.
+// OtherExport is an export of a TCP server.
 var OtherExport = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "nbd://nbd.example:10809/other"}
 
-// RBD is the image of the volume of an RBDWorld.
+// RBD is the volume's image in an RBDWorld.
 var RBD = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web"}
 
 // OtherRBD is another RBD image.
 var OtherRBD = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/fast/other"}
 
-// ExportWorld returns a world with an export of an NBD server as the volume, which the kernel does
-// not know. The volume's old image stays.
+// ExportWorld returns a world with an NBD server's export, which the kernel does not know, as the
+// volume.
 func ExportWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	return networkWorld(t, state, Export)
@@ -36,7 +36,7 @@ func RBDWorld(t *testing.T, state hv.State) *World {
 	return networkWorld(t, state, RBD)
 }
 
-// ToAddress makes worlds of a kind with a volume that moves to an image at an address.
+// ToAddress makes worlds with a volume that moves to an image at an address.
 func ToAddress(kind func(*testing.T, hv.State) *World, dst hv.Image) func(*testing.T, hv.State) *World {
 	return with(kind, func(t *testing.T, w *World) {
 		t.Helper()
@@ -48,7 +48,7 @@ func ToAddress(kind func(*testing.T, hv.State) *World, dst hv.Image) func(*testi
 // NewRBD is an RBD image that does not exist.
 var NewRBD = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/fast/new"}
 
-// ToNewImage makes worlds of a kind with a volume that moves to an RBD image that the move makes.
+// ToNewImage makes worlds with a volume that moves to an RBD image that the move makes.
 func ToNewImage(kind func(*testing.T, hv.State) *World) func(*testing.T, hv.State) *World {
 	return with(kind, func(t *testing.T, w *World) {
 		t.Helper()
@@ -56,7 +56,7 @@ func ToNewImage(kind func(*testing.T, hv.State) *World) func(*testing.T, hv.Stat
 	})
 }
 
-// LiveKinds are worlds by the possible places of a running guest's volume before and after a move.
+// LiveKinds are the places of a running guest's volume before and after a move.
 var LiveKinds = map[string]func(*testing.T, hv.State) *World{
 	"from a file to a file":                NewWorld,
 	"from an RBD image to a file":          RBDWorld,
@@ -86,8 +86,7 @@ func partWorld(src hv.Image) func(*testing.T, hv.State) *World {
 	}
 }
 
-// toPartOf makes worlds of a kind with a volume that moves to the beginning of an image at an
-// address.
+// toPartOf makes worlds with a volume that moves to the beginning of an image at an address.
 func toPartOf(kind func(*testing.T, hv.State) *World, dst hv.Image) func(*testing.T, hv.State) *World {
 	return with(kind, func(t *testing.T, w *World) {
 		t.Helper()

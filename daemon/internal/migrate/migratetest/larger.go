@@ -11,14 +11,12 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// behindBlocks is the number of blocks after a volume that is the beginning of a larger image;
-// behindValue is foreign data in the last block.
+// behindBlocks is the number of blocks after a volume in a larger image; behindValue is foreign
+// data in the last block.
 const behindBlocks, behindValue = 2, 4711
 
-// largerImages are the paths of images that are larger than the volume.
 type largerImages []string
 
-// create makes a larger image with foreign data at its end.
 func (l *largerImages) create(t *testing.T, fake *hvtest.Fake, path string) {
 	t.Helper()
 	expect.OK(t, fake.CreateImage(path, hvtest.Raw, Size+behindBlocks*hvtest.BlockSize))
@@ -26,7 +24,7 @@ func (l *largerImages) create(t *testing.T, fake *hvtest.Fake, path string) {
 	*l = append(*l, path)
 }
 
-// bytes returns the size of a larger image, 0 for other paths.
+// bytes returns the size of a larger image, otherwise 0.
 func (l largerImages) bytes(path string) int64 {
 	if slices.Contains(l, path) {
 		return Size + behindBlocks*hvtest.BlockSize
@@ -34,7 +32,7 @@ func (l largerImages) bytes(path string) int64 {
 	return 0
 }
 
-// untouched returns an error if a block after the volume was written in one of them.
+// untouched returns an error if a block after the volume was written.
 func (l largerImages) untouched(fake *hvtest.Fake) error {
 	for _, path := range l {
 		content, err := fake.ReadImage(path)

@@ -17,14 +17,13 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// CommitByUser simulates a person who calls `virsh blockcommit --active --pivot`.
+// CommitByUser simulates `virsh blockcommit --active --pivot`.
 func (w *World) CommitByUser(t *testing.T) {
 	t.Helper()
 	expect.OK(t, hosttest.Commit(w.Fake, Instance, "vda"))
 }
 
-// Aliases makes the image of a volume named free, and returns its path and other names of the
-// image.
+// Aliases makes the image of a volume named free, and returns its path and other names.
 func (w *World) Aliases(t *testing.T) (path string, names []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,7 +39,7 @@ func (w *World) Aliases(t *testing.T) (path string, names []string) {
 	return path, names
 }
 
-// DefineOn defines a domain that is off and has an image as its disk.
+// DefineOn defines a domain that is off with an image as its disk.
 func (w *World) DefineOn(t *testing.T, path string) {
 	t.Helper()
 	expect.OK(t, w.Define(hv.Domain{ID: SrcAttachment, Name: "other", Config: []hv.Disk{{
@@ -49,8 +48,7 @@ func (w *World) DefineOn(t *testing.T, path string) {
 	}}}))
 }
 
-// SnapshotByUser simulates an external snapshot of the guest's disk by a person or a backup
-// program.
+// SnapshotByUser simulates another program's external snapshot of the disk.
 func (w *World) SnapshotByUser(t *testing.T) {
 	t.Helper()
 	ctx := context.Background()
@@ -60,7 +58,7 @@ func (w *World) SnapshotByUser(t *testing.T) {
 	expect.OK(t, w.Fake.Snapshot(ctx, Instance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: ForeignPath}))
 }
 
-// Replace replaces the image at a path by a foreign image.
+// Replace puts a foreign image at a path.
 func (w *World) Replace(t *testing.T, path string) (born int64) {
 	t.Helper()
 	expect.OK(t, w.Remove(path))
@@ -77,7 +75,7 @@ func (w *World) Born(t *testing.T, path string) int64 {
 	return info.Born
 }
 
-// Redefine changes the definition of the world's instance.
+// Redefine changes the instance's definition.
 func (w *World) Redefine(t *testing.T, change func(*hv.Domain)) {
 	t.Helper()
 	expect.OK(t, w.Undefine(Instance))
@@ -89,22 +87,21 @@ func (w *World) Redefine(t *testing.T, change func(*hv.Domain)) {
 	expect.OK(t, w.Define(d))
 }
 
-// Elsewhere turns the world's volume into an unattached volume that another host has made in a
-// pool.
+// Elsewhere makes the volume an unattached volume in another host's pool.
 func (w *World) Elsewhere(pool string) {
 	v := &w.Registry.Vol
 	v.Attachments, v.Status, v.Host, v.Location.Pool = nil, api.VolumeAvailable, "elsewhere", pool
 	v.Location.Name = filepath.Base(SrcPath)
 }
 
-// Unattached turns the world's volume into an unattached one, in a pool of this host.
+// Unattached makes the volume unattached, in a pool of this host.
 func (w *World) Unattached() {
 	w.InOldPool()
 	v := &w.Registry.Vol
 	v.Attachments, v.Status = nil, api.VolumeAvailable
 }
 
-// InOldPool sets the pool of the world's volume, as an unattached volume needs one.
+// InOldPool gives the volume a pool, as an unattached volume needs.
 func (w *World) InOldPool() {
 	w.AddPool(hv.PoolInfo{Name: "old", Type: "dir", Path: filepath.Dir(SrcPath), Active: true})
 	v := &w.Registry.Vol

@@ -11,21 +11,19 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FakeRegistry is the registry's side of one volume, with the rules that matter for a migration.
+// FakeRegistry is the registry's side of one volume, with the rules for a migration.
 type FakeRegistry struct {
 	hosttest.Registry
 	Vol   api.Volume
 	Rows  map[string]api.Migration
 	Order []api.MigrationState
-	// before has the states of orphaned rows from before the fence.
+	// before has the states of orphaned rows before the fence.
 	before map[string]api.MigrationState
-	// Last is the last registration.
-	Last api.MigrationRegister
-	// OnChange, if set, is called at each change of a row's state.
+	Last   api.MigrationRegister
+	// OnChange, if not nil, is called at each change of a row's state.
 	OnChange func(to api.MigrationState)
-	// Others are further volumes.
-	Others []api.Volume
-	// RefusesIdentity, if set, is the error of IdentifyVolume.
+	Others   []api.Volume
+	// RefusesIdentity is IdentifyVolume's error.
 	RefusesIdentity error
 }
 
@@ -77,7 +75,7 @@ func newRegistry() *FakeRegistry {
 	}
 }
 
-// Fence simulates an operator who fences the host.
+// Fence simulates a fence of the host.
 func (r *FakeRegistry) Fence() {
 	r.Lock()
 	defer r.Unlock()
@@ -90,7 +88,7 @@ func (r *FakeRegistry) Fence() {
 	}
 }
 
-// Rejoin simulates the host's return with its new epoch.
+// Rejoin simulates the host's return.
 func (r *FakeRegistry) Rejoin() {
 	r.Registry.Rejoin(Host)
 	r.Lock()
@@ -103,7 +101,7 @@ func (r *FakeRegistry) Rejoin() {
 	}
 }
 
-// Abandon simulates an operator who gives up an orphaned migration and keeps src.
+// Abandon simulates an operator who abandons an orphaned migration and keeps src.
 func (r *FakeRegistry) Abandon(id string) {
 	r.Lock()
 	defer r.Unlock()
@@ -113,7 +111,7 @@ func (r *FakeRegistry) Abandon(id string) {
 	r.Vol.MigrationID = ""
 }
 
-// Take simulates an operator who then takes the volume from the host.
+// Take simulates an operator who takes the volume from the host.
 func (r *FakeRegistry) Take() {
 	r.Lock()
 	defer r.Unlock()
@@ -267,14 +265,14 @@ func (r *FakeRegistry) WatchChanges(onChange func(to api.MigrationState)) {
 	r.OnChange = onChange
 }
 
-// CurrentVolume returns the registry's row of the volume.
+// CurrentVolume returns the volume's row.
 func (r *FakeRegistry) CurrentVolume() api.Volume {
 	r.Lock()
 	defer r.Unlock()
 	return r.Vol
 }
 
-// SavedRow sets the registry's row of the move with all guests paused.
+// SavedRow sets the row of the move with all guests paused.
 func (r *FakeRegistry) SavedRow(state api.MigrationState) {
 	r.Lock()
 	defer r.Unlock()
@@ -290,7 +288,7 @@ func (r *FakeRegistry) Flip() {
 	r.Vol.Location.Path = DstPath
 }
 
-// LiveRow sets the registry's row of the move while all guests write.
+// LiveRow sets the row of the move while all guests write.
 func (r *FakeRegistry) LiveRow(state api.MigrationState) {
 	r.Lock()
 	defer r.Unlock()
@@ -298,10 +296,10 @@ func (r *FakeRegistry) LiveRow(state api.MigrationState) {
 	r.Vol.MigrationID = Migration
 }
 
-// NoRow makes the registry forget the migration, as after a restore from a backup.
+// NoRow makes the registry forget the migration.
 func (r *FakeRegistry) NoRow() { r.Forget(Migration) }
 
-// Revert simulates a restore from a backup from when the migration with this id was in the state.
+// Revert simulates a restore from a backup from this state of the migration.
 func (r *FakeRegistry) Revert(id string, state api.MigrationState) {
 	r.Lock()
 	defer r.Unlock()
@@ -310,7 +308,7 @@ func (r *FakeRegistry) Revert(id string, state api.MigrationState) {
 	r.Rows[id] = row
 }
 
-// Forget is NoRow for the migration with this id.
+// Forget removes a migration's row, as a restore from a backup does.
 func (r *FakeRegistry) Forget(id string) {
 	r.Lock()
 	defer r.Unlock()

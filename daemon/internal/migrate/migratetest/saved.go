@@ -22,7 +22,7 @@ func (w *World) CopiedWhole() error {
 	return err
 }
 
-// NothingMade returns nil if src exists, dst does not, and no cursor remains for a next copy.
+// NothingMade returns nil if src exists, dst does not, and no cursor remains.
 func (w *World) NothingMade() error {
 	var err error
 	if !w.Exists(SrcPath) {
@@ -39,7 +39,7 @@ func (w *World) NothingMade() error {
 	return err
 }
 
-// NewSavedSpec returns the spec of the copy of the world's volume with all guests paused.
+// NewSavedSpec returns the spec of a copy with all guests paused.
 func NewSavedSpec() move.Spec {
 	s := NewSpec(move.MethodSave)
 	s.InstanceID, s.InstanceName, s.Target, s.SrcAttachmentID, s.DstAttachmentID = "", "", "", "", ""

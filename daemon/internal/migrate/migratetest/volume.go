@@ -15,7 +15,7 @@ const (
 
 	Blocks = 32
 	Size   = Blocks * hvtest.BlockSize
-	// DeviceBytes is the size that a block device needs for a qcow2 image of the volume.
+	// DeviceBytes is the size of a block device for the volume's qcow2 image.
 	DeviceBytes = Size + hvtest.TableBytes
 	SrcPath     = "/old/vol.raw"
 	DstPath     = "/new/vol-6f0f7f6e.raw"

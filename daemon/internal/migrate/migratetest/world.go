@@ -28,42 +28,38 @@ type World struct {
 	Images   *hosttest.Images
 	Copier   *FakeCopier
 	Blobs    *Blobs
-	// Connectors, if set, has the pools of connectors, and their programs run.
+	// Connectors, if not nil, has the pools of connectors.
 	Connectors *hosttest.Connectors
 
-	// Bases are the base images that the volume keeps at any place.
+	// Bases are the base images that the volume keeps.
 	Bases        []hv.Image
 	basesWritten int64
-	// Src is the first image of the volume, To the destination of its move.
-	Src hv.Image
-	To  api.MigrationTarget
-	// Makes: an image at an address does not exist before the move, which makes it.
+	Src          hv.Image
+	To           api.MigrationTarget
+	// Makes: the move makes an image at an address.
 	Makes bool
-	// larger are the images with the volume as their beginning, now or later.
+	// larger are the images with the volume as their beginning.
 	larger largerImages
 	// SrcGoes: src is deleted at the end. Snapshots are the foreign snapshots of src, which stay.
-	SrcGoes   bool
-	Snapshots []string
-	// MayMove is the answer of the world's attachments.
-	MayMove func() error
-	// audited has the events of the audit trail.
+	SrcGoes    bool
+	Snapshots  []string
+	MayMove    func() error
 	audited    []string
 	auditedOps map[string]bool
 
 	Mu    sync.Mutex
 	Quiet bool
-	// Seen, if set, is called at the next look, and may change its result.
+	// Seen is called at the next look, and may change its result.
 	Seen       func(*hv.Domain)
 	next       uint64
 	definition definitionWatch
-	// latency, if set, returns how long a write of a busy guest takes with a job, which may be nil.
+	// latency returns how long a busy guest's write takes with a job, which may be nil.
 	latency func(job *hv.Job) time.Duration
 	busy    hv.DiskStats
-	// ahead is by how much the host's clock is ahead.
-	ahead atomic.Int64
+	ahead   atomic.Int64
 }
 
-// NewWorld makes a host with an instance in the given state on src.
+// NewWorld makes a host with an instance in this state on src.
 func NewWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	w := &World{Fake: hvtest.New(), Guards: hosttest.NewGuards(nil), next: 1000, Src: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: SrcPath}, To: api.MigrationTarget{ToPool: "new"}}
@@ -84,7 +80,6 @@ func NewWorld(t *testing.T, state hv.State) *World {
 	return w
 }
 
-// bring brings the guest, which is off, into a state.
 func (w *World) bring(t *testing.T, state hv.State) {
 	t.Helper()
 	if state.Active() {
@@ -95,18 +90,18 @@ func (w *World) bring(t *testing.T, state hv.State) {
 	}
 }
 
-// LosingQEMU is a version of QEMU that loses a guest's writes while a block job begins.
+// LosingQEMU is a QEMU that loses a guest's writes while a block job begins.
 var LosingQEMU = hv.Version{Major: 8, Minor: 2}
 
-// DyingQEMU is a version of QEMU that may die of an I/O thread's write while a block job begins.
+// DyingQEMU is a QEMU that may die of an I/O thread's write while a block job begins.
 var DyingQEMU = hv.Version{Major: 7, Minor: 2}
 
-// WithLosingQEMU makes worlds of a kind with an instance in LosingQEMU.
+// WithLosingQEMU makes worlds in LosingQEMU.
 func WithLosingQEMU(kind func(*testing.T, hv.State) *World) func(*testing.T, hv.State) *World {
 	return with(kind, func(_ *testing.T, w *World) { w.SetAbout(hv.About{QEMU: LosingQEMU}) })
 }
 
-// WithIOThreads makes worlds of a kind with an instance that has I/O threads and runs in DyingQEMU.
+// WithIOThreads makes worlds with I/O threads in DyingQEMU.
 func WithIOThreads(kind func(*testing.T, hv.State) *World) func(*testing.T, hv.State) *World {
 	return with(kind, func(t *testing.T, w *World) {
 		t.Helper()
@@ -115,7 +110,7 @@ func WithIOThreads(kind func(*testing.T, hv.State) *World) func(*testing.T, hv.S
 	})
 }
 
-// with makes worlds of a kind that are prepared before the instance starts.
+// with makes worlds that are prepared before the instance starts.
 func with(kind func(*testing.T, hv.State) *World, prepare func(*testing.T, *World)) func(*testing.T, hv.State) *World {
 	return func(t *testing.T, state hv.State) *World {
 		t.Helper()
@@ -126,7 +121,7 @@ func with(kind func(*testing.T, hv.State) *World, prepare func(*testing.T, *Worl
 	}
 }
 
-// Domain lets the guest write a block at each look.
+// Domain makes the guest write a block at each look.
 func (w *World) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	w.GuestWrites()
 	w.Mu.Lock()
@@ -145,7 +140,7 @@ func (w *World) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	return dom, err
 }
 
-// DiskStats lets a busy guest write ten times between two looks.
+// DiskStats makes a busy guest write ten times between two looks.
 func (w *World) DiskStats(ctx context.Context, id, target string) (*hv.DiskStats, error) {
 	stats, err := w.Fake.DiskStats(ctx, id, target)
 	w.Mu.Lock()
@@ -177,7 +172,7 @@ func (w *World) SetQuiet() {
 	w.Quiet = true
 }
 
-// GuestWrites lets the guest write a block, unless it is quiet.
+// GuestWrites makes the guest write a block, unless it is quiet.
 func (w *World) GuestWrites() {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -185,19 +180,18 @@ func (w *World) GuestWrites() {
 		return
 	}
 	w.next++
-	// A guest that is off or paused does not write, which is no error here.
+	// A guest that is off or paused does not write.
 	_ = w.GuestWrite(Instance, "vda", int64(w.next*7%Blocks), w.next)
 }
 
-// WatchDefinition is for a world with a definition that only Volferry changes: Settled then reports
-// its errors.
+// WatchDefinition makes Settled report errors of the definition. Only Volferry may change it.
 func (w *World) WatchDefinition() {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	w.definition.on = true
 }
 
-// Ports returns the ports of the world.
+// Ports returns the world's ports.
 func (w *World) Ports() move.Ports {
 	mayMove := func(context.Context, string) error {
 		if w.MayMove == nil {
@@ -217,7 +211,7 @@ func (w *World) Hypervisor() hv.Hypervisor {
 	return w.Connectors.On(w)
 }
 
-// SetClock sets the host's clock forward, or back if by is negative.
+// SetClock sets the host's clock forward or, with a negative by, back.
 func (w *World) SetClock(by time.Duration) { w.ahead.Store(int64(by)) }
 
 func (w *World) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
@@ -226,7 +220,7 @@ func (w *World) audit(e api.EventPost) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	if w.auditedOps[e.OpID] {
-		return // the registry, too, ignores repeated events
+		return // the registry ignores repeated events
 	}
 	if w.auditedOps == nil {
 		w.auditedOps = map[string]bool{}
@@ -235,7 +229,7 @@ func (w *World) audit(e api.EventPost) {
 	w.audited = append(w.audited, e.What+" "+e.Object)
 }
 
-// Audits returns the events of the audit trail.
+// Audits returns the audit trail's events.
 func (w *World) Audits() []string {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -246,7 +240,7 @@ func (w *World) claims(h hv.Hypervisor) *location.Claims {
 	return &location.Claims{Site: w.Registry, Pools: h.Pools, HostID: Host}
 }
 
-// NewSpec returns the spec of the migration of the world's volume to the pool.
+// NewSpec returns the spec of the volume's migration to the pool.
 func NewSpec(method string) move.Spec {
 	s := move.Spec{
 		MigrationID: Migration, VolumeID: Volume, VolumeName: "vol", InstanceID: Instance, InstanceName: "web",
@@ -261,12 +255,12 @@ func NewSpec(method string) move.Spec {
 	return s
 }
 
-// Spec is NewSpec for the present place and the destination of the world's volume.
+// Spec is NewSpec for the volume's present place and destination.
 func (w *World) Spec(method string) move.Spec {
 	s := NewSpec(method)
 	s.Src.Path, s.Src.ImageBytes = w.Src.Path, w.larger.bytes(w.Src.Path)
 	if api.IsRBD(w.Src.Path) {
-		s.SrcPrint, _ = w.Images.Fingerprint(context.Background(), w.Src.Path) // there is one
+		s.SrcPrint, _ = w.Images.Fingerprint(context.Background(), w.Src.Path)
 	}
 	if secret := w.Src.LUKSSecret; secret != "" {
 		s.GuestBytes = Size
@@ -284,7 +278,7 @@ func (w *World) Spec(method string) move.Spec {
 	if w.Src.Type == hv.SourceBlock {
 		s.Src.Format, s.SrcBlock = api.FormatQcow2, true
 		s.Dst.Format, s.DstBlock, s.DstDeviceBytes = api.FormatQcow2, true, DeviceBytes
-		s.DstPrint, _ = w.Images.Fingerprint(context.Background(), s.Dst.Path) // there is one
+		s.DstPrint, _ = w.Images.Fingerprint(context.Background(), s.Dst.Path)
 	}
 	return s
 }
@@ -296,7 +290,7 @@ func (w *World) Settled(at string) error {
 	return w.SettledOn(hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: at})
 }
 
-// SettledOn is Settled for any image, over the base images that are kept.
+// SettledOn is Settled for any image over the kept base images.
 func (w *World) SettledOn(at hv.Image) error {
 	w.SetQuiet()
 	r := &hosttest.Recorder{}
@@ -343,5 +337,5 @@ func (w *World) SettledOn(at hv.Image) error {
 	return errors.Join(r.Problems...)
 }
 
-// ActiveStates are the states with a process of the instance.
+// ActiveStates are the states with a process.
 var ActiveStates = []hv.State{hv.StateRunning, hv.StatePaused}
