@@ -8,19 +8,19 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ChainProblem is another program's change of the chain of a migration's disk.
+// ChainProblem is another program's change of a migration's chain.
 type ChainProblem struct {
 	MigrationID, InstanceName string
 	api.ChainProblem
 }
 
-// chainProblems are the last problems that the watch has seen, by migration.
+// chainProblems are the problems that the watch saw last, by migration.
 type chainProblems struct {
 	mu    sync.Mutex
 	found map[string]ChainProblem
 }
 
-// of returns a copy of the problem of a migration, nil if there is none.
+// of returns a copy of the problem of a migration, or nil.
 func (c *chainProblems) of(id string) *api.ChainProblem {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -30,7 +30,7 @@ func (c *chainProblems) of(id string) *api.ChainProblem {
 	return nil
 }
 
-// put stores the problem of a migration, nil for none, and reports whether it changed.
+// put stores the problem of a migration, or nil, and reports whether it changed.
 func (c *chainProblems) put(id, instanceName string, p *api.ChainProblem) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,8 +46,8 @@ func (c *chainProblems) put(id, instanceName string, p *api.ChainProblem) (chang
 	return was.ChainProblem != *p
 }
 
-// chainGlances are the disks of open migrations, by migration. WatchChains has read them from the
-// journal, so that the glance of each second does not read it.
+// chainGlances are the disks of open migrations, by migration. WatchChains has them from the
+// journal, which the glance of each second does not read.
 type chainGlances map[string]chainGlance
 
 type chainGlance struct{ instanceID, target, top string }

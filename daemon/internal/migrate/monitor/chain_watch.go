@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ChainProblems returns the problems that the watch has found, ordered by the name of the instance.
+// ChainProblems returns the found problems, ordered by instance name.
 func (m *Monitor) ChainProblems() []ChainProblem {
 	m.chains.mu.Lock()
 	defer m.chains.mu.Unlock()
@@ -32,18 +32,16 @@ func (m *Monitor) ChainProblems() []ChainProblem {
 }
 
 const (
-	// ChainWatchEvery is the interval of complete looks without an event.
+	// ChainWatchEvery is the interval of complete looks.
 	ChainWatchEvery = 30 * time.Second
-	// GlanceEvery is the interval of looks at the top images of disks: libvirt has no event for a
-	// snapshot.
+	// GlanceEvery is the interval of looks at the top images: libvirt has no event for a snapshot.
 	GlanceEvery = time.Second
 )
 
 // WatchChains checks, until ctx ends, the definitions and processes of instances with moving
-// volumes: at once after a change of a definition, within a second after a program put an image
-// over a disk, and at intervals. It guards an instance that would start without its newest writes.
-// It does not look while an op works on the instance, but at once after the op, which may have
-// corrected the problem.
+// volumes: at once after a change of a definition, within a second after another program's
+// snapshot, and at intervals. It guards an instance that would start without its newest writes. It
+// does not look while an op works on the instance, but right after the op.
 func (m *Monitor) WatchChains(ctx context.Context) error {
 	events := m.hv.Events(ctx)
 	tick, glance := time.NewTicker(ChainWatchEvery), time.NewTicker(GlanceEvery)
@@ -78,8 +76,8 @@ func (m *Monitor) WatchChains(ctx context.Context) error {
 	}
 }
 
-// lookAtChains looks at the open migrations that match of; with over also at ended ones, since an
-// older daemon may have left a guard.
+// lookAtChains looks at the open migrations that match of; with over also at ended migrations,
+// since an older daemon may have left a guard.
 func (m *Monitor) lookAtChains(ctx context.Context, of func(*history.Migration) bool, over bool) {
 	ids, err := m.history.IDs(ctx)
 	for _, id := range ids {
@@ -100,13 +98,12 @@ func (m *Monitor) lookAtChains(ctx context.Context, of func(*history.Migration) 
 	}
 }
 
-// glanceAtChains looks at the migrations with an unexpected top image, and at those with a problem,
-// which may have ended.
+// glanceAtChains looks at migrations with an unexpected top image or a problem.
 func (m *Monitor) glanceAtChains(ctx context.Context) {
 	for id, disk := range m.glances {
 		top, err := m.hv.TopImage(ctx, disk.instanceID, disk.target)
 		if err != nil || top == disk.top && m.chains.of(id) == nil {
-			continue // unknown now; the next glance looks again
+			continue // unknown; the next glance looks again
 		}
 		if h, err := m.history.Load(ctx, id); err == nil {
 			m.keepGlance(h)
@@ -124,7 +121,6 @@ func (m *Monitor) keepGlance(h *history.Migration) {
 	m.glances[s.MigrationID] = chainGlance{s.InstanceID, s.Target, s.TopBefore()}
 }
 
-// lookAtChain looks at the instance of one migration, unless an op works on it.
 func (m *Monitor) lookAtChain(ctx context.Context, h *history.Migration) {
 	look := func() {
 		if problem, known := m.chainProblem(ctx, h); known {
@@ -143,8 +139,8 @@ func (m *Monitor) lookAtChain(ctx context.Context, h *history.Migration) {
 	m.runner.TryLock([]string{h.Spec.Key()}, look)
 }
 
-// lookBesideCopy is lookAtChain during a copy, which may take hours and does not change the chain.
-// The result counts if the copy still runs afterwards: then no other op was at work.
+// lookBesideCopy is lookAtChain during a long copy, which does not change the chain. The result
+// counts if the copy still runs afterwards, so no other op was at work.
 func (m *Monitor) lookBesideCopy(ctx context.Context, h *history.Migration, copyID string) {
 	problem, known := m.chainProblem(ctx, h)
 	if !known {
@@ -152,15 +148,15 @@ func (m *Monitor) lookBesideCopy(ctx context.Context, h *history.Migration, copy
 	}
 	now, err := m.history.Load(ctx, h.Spec.MigrationID)
 	if err != nil {
-		return // the next look shows it
+		return
 	}
 	if o := now.Running(); o != nil && o.Op.ID == copyID {
 		m.noteChain(&h.Spec, problem)
 	}
 }
 
-// noteChain stores the problem of a migration, nil for none. It guards the instance if the problem
-// requires that, and otherwise clears the guard.
+// noteChain stores the problem of a migration, or nil, and sets the guard if the problem requires
+// it, otherwise clears it.
 func (m *Monitor) noteChain(s *move.Spec, problem *api.ChainProblem) {
 	guards := m.guards
 	if problem == nil || !problem.Guarded {
@@ -185,7 +181,7 @@ func (m *Monitor) noteChain(s *move.Spec, problem *api.ChainProblem) {
 }
 
 // MayStart refuses the start of an instance without the chain that has its newest writes. It looks
-// itself, because the watch may not have seen the problem yet.
+// itself: the watch may not have seen the problem yet.
 func (m *Monitor) MayStart(ctx context.Context, instanceID string) error {
 	err := m.history.EachOpen(ctx, func(h *history.Migration) error {
 		if h.Spec.InstanceID != instanceID || !overlay.Watched(&h.Spec) {
@@ -203,8 +199,8 @@ func (m *Monitor) MayStart(ctx context.Context, instanceID string) error {
 	return m.which.CheckRecorded(ctx, instanceID)
 }
 
-// chainProblem returns the problem of the chain of a migration's instance, nil if there is none.
-// known is false if that is unknown now.
+// chainProblem returns the problem of a migration's chain, or nil. known is false if that is
+// unknown now.
 func (m *Monitor) chainProblem(ctx context.Context, h *history.Migration) (problem *api.ChainProblem, known bool) {
 	parked := h.Running() != nil && h.Running().State == op.StateNeedsOperator
 	if parked || h.OnOverlay() {
@@ -219,5 +215,5 @@ func (m *Monitor) chainProblem(ctx context.Context, h *history.Migration) (probl
 	return m.overlay.UnderSnapshot(ctx, &h.Spec)
 }
 
-// ProblemOf returns the problem that the watch has found in the chain of a migration, nil if none.
+// ProblemOf returns the found problem of a migration's chain, or nil.
 func (m *Monitor) ProblemOf(migrationID string) *api.ChainProblem { return m.chains.of(migrationID) }

@@ -19,24 +19,23 @@ import (
 )
 
 const (
-	// fullBelow is the free space below which a filesystem counts as full. QEMU needs more than a
-	// byte at a time, and filesystems keep some blocks for themselves.
+	// fullBelow is the free space of a full filesystem: QEMU needs more than a byte at a time, and
+	// filesystems keep some blocks.
 	fullBelow = 16 << 20
-	// EnoughRoom has to be free before a guest that an I/O error has paused is resumed.
+	// EnoughRoom has to be free before a guest is resumed after an I/O error.
 	EnoughRoom = 64 << 20
 
 	// resumeDelay is how long a resumed guest is not resumed again. It doubles each time that the
-	// guest is paused again within that time, up to maxResumeDelay.
+	// guest is paused within that time, up to maxResumeDelay.
 	resumeDelay    = 30 * time.Second
 	maxResumeDelay = 10 * time.Minute
 )
 
-// enospc is the hypervisor's reason for an I/O error without free space.
 const enospc = "enospc"
 
-// WatchOverlays looks, until ctx ends, for guests that an I/O error has paused while their newest
-// writes are in an overlay. It resumes a guest when its full overlay has space again. It does not
-// touch guests that a person or an op has paused.
+// WatchOverlays looks, until ctx ends, for guests that an I/O error has paused while an overlay
+// has their newest writes. It resumes a guest when its full overlay has space again, but no guest
+// that a person or an op has paused.
 func (m *Monitor) WatchOverlays(ctx context.Context) error {
 	events := m.hv.Events(ctx)
 	for e, more := (hv.Event{}), true; more; e, more = m.nextOverlayEvent(ctx, events) {
@@ -45,8 +44,8 @@ func (m *Monitor) WatchOverlays(ctx context.Context) error {
 	return nil
 }
 
-// nextOverlayEvent waits for an event that may come with a paused guest, or until it is time to
-// look at all guests, which is the zero event.
+// nextOverlayEvent waits for an event that may come with a paused guest, or returns the zero event
+// when it is time to look at all guests.
 func (m *Monitor) nextOverlayEvent(ctx context.Context, events <-chan hv.Event) (e hv.Event, more bool) {
 	tick := time.NewTimer(m.ioStops.every())
 	defer tick.Stop()
@@ -68,8 +67,8 @@ func (m *Monitor) nextOverlayEvent(ctx context.Context, events <-chan hv.Event) 
 }
 
 // besideIOErrors reports whether a lifecycle event has nothing to do with free space: an I/O error
-// that pauses a guest has an event of its own. These events come in the pause of a switch, and a
-// look would prolong it: libvirt answers one question about a domain at a time.
+// has its own event. In the pause of a switch a look would prolong the pause: libvirt answers one
+// question about a domain at a time.
 func besideIOErrors(e hv.Event) bool { return e.Detail == "suspended" || e.Detail == "defined" }
 
 func (m *Monitor) lookAtOverlays(ctx context.Context, e hv.Event) {
@@ -94,8 +93,8 @@ func (m *Monitor) lookAtOverlays(ctx context.Context, e hv.Event) {
 	}
 }
 
-// lookAtOverlay looks at one guest. noRoom: the hypervisor has just reported that its overlay has
-// no space.
+// lookAtOverlay looks at one guest. noRoom: the hypervisor has reported that its overlay has no
+// space.
 func (m *Monitor) lookAtOverlay(ctx context.Context, s *move.Spec, noRoom bool) {
 	dom, err := m.hv.Domain(ctx, s.InstanceID)
 	was := m.ioStops.get(s.MigrationID)
@@ -104,7 +103,7 @@ func (m *Monitor) lookAtOverlay(ctx context.Context, s *move.Spec, noRoom bool) 
 		m.ioStops.set(s.MigrationID, nil)
 		return
 	case err != nil:
-		return // the last result stays
+		return
 	}
 	if !stoppedByIO(dom) {
 		m.noteRunning(s, was)
@@ -138,8 +137,8 @@ func stoppedByIO(dom *hv.Domain) bool {
 	return dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError
 }
 
-// noteRunning records that a guest runs. A resumed guest stays recorded while it must not be
-// resumed again.
+// noteRunning records that a guest runs. A resumed guest stays recorded until it may be resumed
+// again.
 func (m *Monitor) noteRunning(s *move.Spec, was *ioStop) {
 	if was == nil {
 		return
@@ -154,8 +153,8 @@ func (m *Monitor) noteRunning(s *move.Spec, was *ioStop) {
 	}
 }
 
-// resumeGuest resumes a guest after its overlay has space again. The caller has the keys of the
-// instance, so that no op has paused the guest or is about to.
+// resumeGuest resumes a guest after its overlay has space again. The caller has the instance's
+// keys, so no op has paused the guest or is about to.
 func (m *Monitor) resumeGuest(ctx context.Context, s *move.Spec, is ioStop) {
 	if err := m.move.StillOurs(ctx, s); err != nil {
 		m.log.Warn("a guest stands still and is not resumed", "instance", s.InstanceName, "migration", s.MigrationID, "err", err)
@@ -163,7 +162,7 @@ func (m *Monitor) resumeGuest(ctx context.Context, s *move.Spec, is ioStop) {
 	}
 	dom, err := m.hv.Domain(ctx, s.InstanceID)
 	if err != nil || !stoppedByIO(dom) || dom.Occupied {
-		return // the next look tries again
+		return
 	}
 	is.resumeAfter = m.now().Add(min(resumeDelay<<min(is.resumes, 10), maxResumeDelay))
 	is.resumes++
@@ -195,7 +194,7 @@ func ioStopText(s *move.Spec, full bool, free int64) string {
 		s.InstanceName, dir, free>>20, EnoughRoom>>20)
 }
 
-// PausedBy returns why the guest of a migration is paused, "" if no I/O error was seen.
+// PausedBy returns why an I/O error has paused a migration's guest, or "".
 func (m *Monitor) PausedBy(migrationID string) string {
 	if stop := m.ioStops.get(migrationID); stop != nil {
 		return stop.text

@@ -9,32 +9,29 @@ import (
 )
 
 const (
-	// OverlayWatchEvery is the interval of looks at the guests without an event.
+	// OverlayWatchEvery is the interval of looks at the guests.
 	OverlayWatchEvery = 30 * time.Second
-	// OverlayPoll is the interval while a guest is paused by an I/O error.
+	// OverlayPoll is that interval while an I/O error has paused a guest.
 	OverlayPoll = 5 * time.Second
 )
 
-// ioStop is a guest that an I/O error has paused while its newest writes were in an overlay.
+// ioStop is a guest that an I/O error has paused while an overlay had its newest writes.
 type ioStop struct {
-	// text describes it, "" while the guest runs.
+	// text describes the stop, "" while the guest runs.
 	text string
-	// full: the overlay had no space while the guest was paused. Only then is the guest resumed
-	// when there is space.
-	full    bool
-	resumes int
-	// resumeAfter is when the guest may be resumed again.
+	// full: the overlay had no space then. Only such a guest is resumed.
+	full        bool
+	resumes     int
 	resumeAfter time.Time
 }
 
-// ioStops are the guests that an I/O error has paused, by migration. A restart loses the count of
-// resumes, and that an overlay was full if it has space again before the next look.
+// ioStops are these guests by migration. A restart loses the count of resumes, and that an overlay
+// was full if it has space before the next look.
 type ioStops struct {
 	mu   sync.Mutex
 	byID map[string]*ioStop
 }
 
-// get returns a copy, nil if there is none.
 func (s *ioStops) get(id string) *ioStop {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +53,7 @@ func (s *ioStops) set(id string, is *ioStop) {
 	}
 }
 
-// keep forgets the guests of all other migrations, which have ended.
+// keep forgets the guests of ended migrations.
 func (s *ioStops) keep(open map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,8 +2,8 @@
 
 // Package monitor looks after the guests of open migrations while no op works on them: it watches
 // their chains, guards an instance that would start without its newest writes, resumes a guest
-// that a full overlay has paused, limits the guests' writes while the room for overlays is short,
-// and puts definitions right for the operator.
+// that a full overlay has paused, limits writes while the room for overlays is short, and corrects
+// definitions for the operator.
 package monitor
 
 import (
@@ -32,8 +32,8 @@ type Monitor struct {
 	log     *slog.Logger
 	now     func() time.Time
 	runner  *op.Runner
-	// watch is notified of a migration that is shown otherwise now. opEnds has the keys that became
-	// free at the end of ops of all managers.
+	// watch is notified of a migration with a changed view. opEnds has the keys that became free
+	// at ends of ops.
 	watch, opEnds *changes.Feed
 
 	blockjob  *blockjob.Env
@@ -44,13 +44,13 @@ type Monitor struct {
 	which     *which.Finder
 
 	chains  chainProblems
-	glances chainGlances // only for WatchChains
+	glances chainGlances
 	ioStops ioStops
 	slowed  slowedGuests
 }
 
-// New makes a monitor. It notifies watch of each migration that is shown otherwise from then on,
-// and looks again for each key that opEnds has.
+// New makes a monitor, which notifies watch of changed views, and looks again for each key of
+// opEnds.
 func New(cfg *move.Config, ports *move.Ports, env *plans.Env, reader *history.Reader, checks *preflight.Checks, finder *which.Finder,
 	watch, opEnds *changes.Feed, log *slog.Logger,
 ) *Monitor {

@@ -8,7 +8,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// hypervisor has the calls of hv.Hypervisor that this package makes.
 type hypervisor interface {
 	Events(ctx context.Context) <-chan hv.Event
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
@@ -17,7 +16,6 @@ type hypervisor interface {
 	Process(ctx context.Context, id string, target string) (hv.Process, error)
 }
 
-// guards has the calls of move.Guards that this package makes.
 type guards interface {
 	Set(domainID string, owner string, reason string) error
 	Clear(domainID string, owner string) error

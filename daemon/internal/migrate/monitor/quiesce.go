@@ -14,26 +14,23 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// quiescePoll is the interval of looks for the end of a switch, which takes some tens of
-// milliseconds.
+// quiescePoll is the interval of looks for the end of a switch, which takes tens of milliseconds.
 const quiescePoll = 5 * time.Millisecond
 
-// Quiesce is called when the daemon is asked to stop, before the connection to libvirt is closed:
-// from then on no guest is paused. It returns when no guest is paused for a switch any more, or
-// when ctx ends. After a kill the next daemon resumes the guest.
+// Quiesce is called when the daemon is asked to stop, before it closes the connection to libvirt:
+// from then on no guest is paused. It returns when no guest is paused for a switch, or when ctx
+// ends. After a kill the next daemon resumes the guest.
 func (m *Monitor) Quiesce(ctx context.Context) {
 	m.move.StopPausing()
 	m.AwaitSwitches(ctx)
 }
 
-// AwaitSwitches returns when no guest is paused for a switch, or when ctx ends. New switches may
-// begin meanwhile.
+// AwaitSwitches is Quiesce, but new switches may begin.
 func (m *Monitor) AwaitSwitches(ctx context.Context) {
-	// The only error is ctx's.
 	_, _ = retry.Poll(ctx, quiescePoll, retry.Forever, func() (bool, error) { return !m.anySwitch(), nil })
 }
 
-// anySwitch reports whether an op is between the pause of its guest and its end, or wakes a saved
+// anySwitch reports whether an op is between its guest's pause and the op's end, or wakes a saved
 // guest.
 func (m *Monitor) anySwitch() bool {
 	for _, st := range m.runner.Active() {
@@ -44,8 +41,8 @@ func (m *Monitor) anySwitch() bool {
 	return false
 }
 
-// Switching reports whether a migration may have paused the instance now: then nothing else may
-// resume it.
+// Switching reports whether a migration may have paused the instance: then nothing else may resume
+// it.
 func (m *Monitor) Switching(instanceID string) bool {
 	for _, st := range m.runner.Active() {
 		if plans.PausesGuest(st.Step) && slices.Contains(st.Op.Keys, request.InstanceKey(instanceID)) {

@@ -4,15 +4,15 @@ package monitor
 
 import "sync"
 
-// slowedGuests are the guests with limited writes because the room for overlays is short, by
-// migration. The journal has the limits; these are the texts about them.
+// slowedGuests describe, by migration, the limits on guests' writes for the room of overlays. The
+// journal has the limits.
 type slowedGuests struct {
 	mu    sync.Mutex
 	texts map[string]string
 	left  []string
 }
 
-// text describes the limit of a migration's guest, "" if it has none.
+// text describes the limit of a migration's guest, or "".
 func (g *slowedGuests) text(migrationID string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -20,7 +20,7 @@ func (m *Monitor) Standing(ctx context.Context, instanceID string) (standing boo
 	return standing, err
 }
 
-// standingOf returns the op of a migration of an instance that waits for the operator, nil if none.
+// standingOf returns the migration's op on an instance that waits for the operator, or nil.
 func standingOf(h *history.Migration, instanceID string) *history.Op {
 	if o := h.Running(); o != nil && o.State == op.StateNeedsOperator && h.Spec.InstanceID == instanceID && !h.Spec.LedByRegistry() {
 		return o
@@ -28,9 +28,9 @@ func standingOf(h *history.Migration, instanceID string) *history.Op {
 	return nil
 }
 
-// NameStanding changes the definition of an instance to the present image of a migration's disk,
-// while an op of the migration waits for the operator. The op keeps its locks, and is not
-// continued. Errors are typed for the runner.
+// NameStanding changes the definition of an instance to the present image of its disk while an op
+// of the migration waits for the operator. The op keeps its locks, and is not continued. Errors
+// are typed for the runner.
 func (m *Monitor) NameStanding(ctx context.Context, instanceID string) error {
 	named := false
 	err := m.history.EachOpen(ctx, func(h *history.Migration) error {
@@ -48,7 +48,7 @@ func (m *Monitor) NameStanding(ctx context.Context, instanceID string) error {
 }
 
 // nameStanding calls overlay.NameStanding for an op that cannot be continued meanwhile. The
-// caller's view of the op may be old.
+// caller's op may be outdated.
 func (m *Monitor) nameStanding(ctx context.Context, migrationID, opID string) error {
 	h, err := m.history.Load(ctx, migrationID)
 	if err != nil {

@@ -19,23 +19,23 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TaintedGuest is a guest with a process that a move has sent monitor commands: for its writes, in
-// a move while all guests write, for its images at addresses, or for its dirty bitmaps. libvirt
-// marks the domain as tainted until the process ends.
+// TaintedGuest is a guest with a process that received monitor commands from a move: for its
+// writes, in a move while all guests write, for its images at addresses, or for its dirty bitmaps.
+// libvirt marks the domain as tainted until the process ends.
 type TaintedGuest struct {
 	InstanceName, MigrationID, VolumeName string
 }
 
-// TaintedGuests returns the guests of this host that a move has tainted, by the process that was
-// recorded when its tracking began, or when it was switched to its overlay. A completed move while
-// all guests write has ended the process.
+// TaintedGuests returns these guests of this host, by the process that was recorded when its
+// tracking began, or when it was switched to its overlay. A completed move while all guests write
+// has ended the process.
 func (m *Monitor) TaintedGuests(ctx context.Context) (all []TaintedGuest, err error) {
 	for _, asked := range []func(context.Context) ([]askedProcess, error){m.trackedProcesses, m.processesUnderOverlays} {
 		processes, err := asked(ctx)
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range slices.Backward(processes) { // the newest is most likely the running process
+		for _, p := range slices.Backward(processes) { // the newest is probably the running one
 			known := slices.ContainsFunc(all, func(t TaintedGuest) bool { return t.InstanceName == p.InstanceName })
 			if known || p.process == "" {
 				continue
@@ -53,7 +53,6 @@ func (m *Monitor) TaintedGuests(ctx context.Context) (all []TaintedGuest, err er
 	return all, nil
 }
 
-// askedProcess is a guest's process that received monitor commands from a move.
 type askedProcess struct {
 	TaintedGuest
 
@@ -85,7 +84,6 @@ func (m *Monitor) processesUnderOverlays(ctx context.Context) (all []askedProces
 	return all, err
 }
 
-// eachOp visits the ops of a kind in the journal, in order, with their inputs.
 func eachOp[In any](ctx context.Context, m *Monitor, kind string, visit func(in *In, st *op.Status)) error {
 	ops, err := m.journal.Ops(ctx, kind, false)
 	if err != nil {

@@ -18,30 +18,27 @@ import (
 )
 
 const (
-	// RoomWatchEvery is the interval of looks at the free space for overlays, if guests are limited
-	// for that; the space can run out within seconds.
+	// RoomWatchEvery is the interval of looks at the free space for overlays, if guests are
+	// limited for it; the space can run out within seconds.
 	RoomWatchEvery = time.Second
-	// leftLimitEvery is the interval of looks for limits that could not be removed, if no guest is
-	// limited.
+	// leftLimitEvery is the interval of looks for remaining limits, if no guest is limited.
 	leftLimitEvery = 30 * time.Second
 	// RoomBack is the part of ThrottleBelowBytes that has to be free in addition before the limits
 	// are removed.
 	RoomBack = 4
-	// limitStep is the smallest change of a limit that is set, as a part of the limit.
+	// limitStep is the smallest set change of a limit, as a part of it.
 	limitStep = 5
 )
 
-// LeftLimits describes the limits on guests' writes that a move has left because they could not be
-// removed.
+// LeftLimits describes the limits on guests' writes that could not be removed.
 func (m *Monitor) LeftLimits() []string {
 	m.slowed.mu.Lock()
 	defer m.slowed.mu.Unlock()
 	return m.slowed.left
 }
 
-// WatchRoom limits, until ctx ends, the guests' writes to overlays while the free space for these
-// is short, if that is configured (Config.ThrottleBelowBytes). It removes limits from a daemon that
-// died, or had another configuration.
+// WatchRoom limits, until ctx ends, the guests' writes to overlays while the free space is short
+// (Config.ThrottleBelowBytes). It removes the limits of a dead daemon or an earlier configuration.
 func (m *Monitor) WatchRoom(ctx context.Context) error {
 	every := leftLimitEvery
 	if m.cfg.ThrottleBelowBytes > 0 {
@@ -61,8 +58,6 @@ func (m *Monitor) WatchRoom(ctx context.Context) error {
 	}
 }
 
-// lookAtRoom looks once at the free space for overlays, and at all guests that write there or are
-// limited.
 func (m *Monitor) lookAtRoom(ctx context.Context) error {
 	limits, err := m.blockjob.WriteLimits(ctx)
 	if err != nil {
@@ -119,16 +114,16 @@ func (m *Monitor) lookAtRoom(ctx context.Context) error {
 	return errors.Join(failures, err)
 }
 
-// Room is the free space in a directory of overlays, and the limit of each guest that writes there;
-// 0 is no limit.
+// Room is the free space in a directory of overlays, and the limit of each guest there; 0 is no
+// limit.
 type Room struct {
 	dir            string
 	free           int64
 	bytesPerSecond int64
 }
 
-// lookAtRoomIn computes the limit of the guests with overlays in a directory: the free space,
-// divided by ThrottleFor, in equal shares, and at least as much as a commit needs to end.
+// lookAtRoomIn computes the limit of guests with overlays in a directory: equal shares of the free
+// space divided by ThrottleFor, but enough for a commit to end.
 func (m *Monitor) lookAtRoomIn(ctx context.Context, dir string, writers []*history.Migration, limits map[string]blockjob.WriteLimit) (*Room, error) {
 	free, err := m.preflight.FreeBytesFor(ctx, dir, nil)
 	if err != nil {
@@ -159,7 +154,7 @@ func (m *Monitor) lookAtRoomIn(ctx context.Context, dir string, writers []*histo
 	return r, nil
 }
 
-// slow sets the limit of the room for the guest of a migration, and describes the guest's limit.
+// slow sets and describes the limit of a migration's guest.
 func (m *Monitor) slow(ctx context.Context, h *history.Migration, r *Room, was blockjob.WriteLimit) (string, error) {
 	s := &h.Spec
 	to := r.bytesPerSecond
@@ -184,8 +179,8 @@ func (m *Monitor) slow(ctx context.Context, h *history.Migration, r *Room, was b
 	return m.SlowText(s, r, &l), nil
 }
 
-// stillOnOverlay reports whether the overlay receives the guest's writes, by the present journal
-// and chain.
+// stillOnOverlay reports, by the present journal and chain, whether the overlay receives the
+// guest's writes.
 func (m *Monitor) stillOnOverlay(ctx context.Context, s *move.Spec) (bool, error) {
 	h, err := m.history.Load(ctx, s.MigrationID)
 	if err != nil || !h.OnOverlay() {
@@ -201,7 +196,7 @@ func (m *Monitor) stillOnOverlay(ctx context.Context, s *move.Spec) (bool, error
 	return dom.State.Active() && move.PositionOf(s, dom.LiveDisk(s.Target)) == move.OnOverlay, nil
 }
 
-// SlowText describes the limit of a migration's guest, "" if it has none of ours.
+// SlowText describes our limit of a migration's guest, or "".
 func (m *Monitor) SlowText(s *move.Spec, r *Room, l *blockjob.WriteLimit) string {
 	if l.Space == 0 {
 		return ""
@@ -224,8 +219,8 @@ func (m *Monitor) SlowText(s *move.Spec, r *Room, l *blockjob.WriteLimit) string
 		s.InstanceName, api.Bytes(l.Is), disk, why, api.Bytes(below+below/RoomBack))
 }
 
-// takeOffLimits removes the limits of guests that no longer write to our overlays. It returns
-// descriptions of the remaining limits.
+// takeOffLimits removes the limits of guests that no longer write to our overlays, and describes
+// the remaining limits.
 func (m *Monitor) takeOffLimits(ctx context.Context, limits map[string]blockjob.WriteLimit, writers []*history.Migration) (left []string, failures error) {
 	for _, h := range writers {
 		delete(limits, h.Spec.MigrationID)
@@ -243,5 +238,5 @@ func (m *Monitor) takeOffLimits(ctx context.Context, limits map[string]blockjob.
 	return left, failures
 }
 
-// Throttled describes the limit of the writes of a migration's guest, "" if there is none.
+// Throttled describes the write limit of a migration's guest, or "".
 func (m *Monitor) Throttled(migrationID string) string { return m.slowed.text(migrationID) }
