@@ -11,8 +11,7 @@ import (
 )
 
 // Cured adds to an error the commands, in order, that an operator has to run before repeating the
-// call; none if they are unknown. Each has been tried where it is printed
-// (internal/treetest/testdata/needs_operator.txt).
+// call. Each has been tried where it is printed (internal/treetest/testdata/needs_operator.txt).
 func Cured(err *api.Error, commands ...string) *api.Error {
 	if len(commands) == 0 {
 		return err
@@ -20,7 +19,7 @@ func Cured(err *api.Error, commands ...string) *api.Error {
 	return err.With(api.DetailCure, strings.Join(commands, api.CureSeparator))
 }
 
-// Undefined returns the error for an instance that has no definition on this host and does not run.
+// Undefined returns the error for an instance that is not defined and does not run on this host.
 // Only its owner has a copy of its definition.
 func Undefined(s *Spec) *api.Error {
 	define, repair := s.DefineCommand(), s.RepairCommand()
@@ -46,7 +45,7 @@ func (s *Spec) WhichCommand() string {
 }
 
 // DumpCommand returns the command that writes libvirt's definition of the instance to
-// DefinitionFile, and DefineCommand the command that defines the instance from it.
+// DefinitionFile.
 func (s *Spec) DumpCommand() string {
 	return api.ShellLine("virsh", "dumpxml", "--security-info", "--", s.InstanceName) + " > " + api.ShellLine(s.DefinitionFile())
 }
@@ -60,8 +59,7 @@ func (s *Spec) DefineCommand() string {
 func (s *Spec) DefinitionFile() string { return "./" + s.InstanceName + ".xml" }
 
 // CommitCommands returns the commands that commit all images over base into base under a guest. A
-// running guest is suspended meanwhile: some versions of QEMU miss writes when such a job begins
-// (MustHold).
+// running guest is suspended meanwhile: some versions of QEMU miss writes when such a job begins.
 func CommitCommands(s *Spec, base string, runs bool) []string {
 	commit := api.ShellLine("virsh", "blockcommit", "--base", base, "--active", "--pivot", "--wait", "--", s.InstanceName, s.Target)
 	if !runs {
@@ -70,17 +68,17 @@ func CommitCommands(s *Spec, base string, runs bool) []string {
 	return []string{api.ShellLine("virsh", "suspend", "--", s.InstanceName), commit, api.ShellLine("virsh", "resume", "--", s.InstanceName)}
 }
 
-// Quoted returns the commands as a list for a message.
+// Quoted formats the commands for a message.
 func Quoted(commands []string) string { return "`" + strings.Join(commands, "`, `") + "`" }
 
-// KillCommand returns a command that ends a process of the instance, and no other process that has
-// reused its number.
+// KillCommand returns a command that ends a process of the instance, unless another process has
+// its number now.
 func KillCommand(s *Spec, pid int) string {
 	is := api.ShellLine("grep", "-zxqF", "-e", s.InstanceID, fmt.Sprintf("/proc/%d/cmdline", pid)) // an argument that libvirt passes
 	return is + " && " + api.ShellLine("kill", strconv.Itoa(pid))
 }
 
-// ConvertCommand returns the command that writes the content of one image to an existing one of the
+// ConvertCommand returns the command that writes an image's content to an existing image of the
 // same size.
 func ConvertCommand(fromFormat, toFormat, from, to string) string {
 	return api.ShellLine("qemu-img", "convert", "-n", "-t", "writeback", "-f", fromFormat, "-O", toFormat, "--", from, to)
@@ -91,7 +89,7 @@ func StartPoolCommand(pool string) string {
 	return api.ShellLine("virsh", "pool-start", "--", pool)
 }
 
-// EndJobCommand returns the command that aborts the block job on the disk of the migration.
+// EndJobCommand returns the command that aborts the block job on the disk.
 func EndJobCommand(s *Spec) string {
 	return api.ShellLine("virsh", "blockjob", "--abort", "--", s.InstanceName, s.Target)
 }

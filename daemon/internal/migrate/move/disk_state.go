@@ -13,7 +13,7 @@ import (
 
 // PositionOf reads the position from a disk's chain. It compares whole chains: an overlay over
 // another image is foreign. A definition may omit the chain below the overlay, unless it states
-// that there is none: libvirt omits it if a snapshot is requested when the guest is just ending.
+// that there is none: libvirt omits it if a snapshot is requested while the guest ends.
 func PositionOf(s *Spec, d *hv.Disk) Position {
 	if d == nil {
 		return Foreign
@@ -31,8 +31,7 @@ func PositionOf(s *Spec, d *hv.Disk) Position {
 	return Foreign
 }
 
-// Direction is the image into which the overlay of a running guest is folded: dst (complete) or src
-// (cancel).
+// Direction is a fold of a running guest's overlay: into dst (complete) or into src (cancel).
 type Direction struct {
 	Job   hv.JobKind
 	Image func(*Spec) hv.Image
@@ -58,7 +57,7 @@ type DiskState struct {
 	Mirror *hv.Mirror
 }
 
-// ReadDisk reads the domain. Its errors are typed for the runner.
+// ReadDisk reads the domain, with errors typed for the runner.
 func (e *Env) ReadDisk(ctx context.Context, s *Spec) (*DiskState, error) {
 	dom, err := e.hv.Domain(ctx, s.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
@@ -78,8 +77,8 @@ func (e *Env) ReadDisk(ctx context.Context, s *Spec) (*DiskState, error) {
 	return disk, nil
 }
 
-// MirrorTo returns the block job on the disk if it is this direction's, nil if there is no job, and
-// an error for another program's job.
+// MirrorTo returns the block job on the disk, nil if there is none, and an error for a job that is
+// not this direction's.
 func (d *DiskState) MirrorTo(to Direction, s *Spec) (*hv.Mirror, error) {
 	img := to.Image(s)
 	switch {
@@ -97,7 +96,7 @@ func (d *DiskState) MirrorTo(to Direction, s *Spec) (*hv.Mirror, error) {
 	return d.Mirror, nil
 }
 
-// Ours returns our job of this direction, or nil if it does not run.
+// Ours returns our job of this direction, or nil.
 func (d *DiskState) Ours(to Direction, s *Spec) *hv.Mirror {
 	mirror, err := d.MirrorTo(to, s)
 	if err != nil {
@@ -106,8 +105,7 @@ func (d *DiskState) Ours(to Direction, s *Spec) *hv.Mirror {
 	return mirror
 }
 
-// JobRuns reports whether a block job runs on the disk of the migration, whichever program began
-// it.
+// JobRuns reports whether any program's block job runs on the disk.
 func (e *Env) JobRuns(ctx context.Context, s *Spec) (bool, error) {
 	disk, err := e.ReadDisk(ctx, s)
 	return err == nil && disk.Mirror != nil, err

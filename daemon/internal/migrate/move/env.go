@@ -15,23 +15,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Deps are the ports of the packages of the steps, and the state in memory that they share.
+// Deps are the ports of the steps, and the state in memory that the steps share.
 type Deps struct {
 	Ports
 	History   History
 	Progress  *ProgressTracker
 	Fence     *Fence
 	Unresumed *request.Unresumed
-	// Host answers for this host.
-	Host func(context.Context) (Host, error)
-	Log  *slog.Logger
-	// Stopping is cancelled when the daemon is told to stop: from then on no guest is paused.
+	Host      func(context.Context) (Host, error)
+	Log       *slog.Logger
+	// Stopping is cancelled when the daemon is asked to stop: from then on no guest is paused.
 	Stopping context.Context
 	stop     context.CancelFunc
 }
 
-// NewDeps makes Deps of the ports. It calls change with the id of each migration with new
-// progress.
+// NewDeps makes Deps. It calls change with the id of each migration that has new progress.
 func NewDeps(ports Ports, history History, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *Deps {
 	d := &Deps{
 		Ports: ports, History: history, Progress: newProgressTracker(change, ports.Now), Fence: &Fence{},
@@ -47,8 +45,8 @@ func NewDeps(ports Ports, history History, host func(context.Context) (Host, err
 	return d
 }
 
-// Env has what all packages of the steps use: the state of the disk, the fence of this host, and
-// the errors of the ports, typed for the runner.
+// Env has the common parts of all steps: the disk's state, this host's fence, and the errors of
+// the ports, typed for the runner.
 type Env struct {
 	hv       hypervisor
 	images   flusher
@@ -73,36 +71,32 @@ func New(d *Deps) *Env {
 	}
 }
 
-// hypervisor has the call of hv.Hypervisor that these functions make.
 type hypervisor interface {
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
 }
 
-// flusher has the call of Images that these functions make.
 type flusher interface {
 	Flush(ctx context.Context, path string) error
 }
 
-// copier has the calls of Copier that these functions make.
 type copier interface {
 	Update(key string) (api.MigrationUpdate, error)
 	SetUpdate(key string, to api.MigrationUpdate) error
 	Compare(ctx context.Context, a, b []hv.Image, sizeBytes int64, progress func(Progress)) error
 }
 
-// registry has the calls of Registry that these functions make.
 type registry interface {
 	Volume(ctx context.Context, id string) (api.Volume, error)
 	Migration(ctx context.Context, id string) (api.Migration, error)
 }
 
-// OnForgotten sets a function that is called before any decision about a migration that the
-// registry does not know. A registry that was restored from a backup may first have to learn where
-// the volume was when the migration began.
+// OnForgotten sets a function that is called before a decision about a migration that the registry
+// does not know. A registry that was restored from a backup may first have to learn where the
+// volume was when the migration began.
 func (e *Env) OnForgotten(recordEnds func(context.Context) error) { e.recordEnds = recordEnds }
 
-// CopyOptions returns the present options of a copy: the options of the start with the operator's
-// changes, also from before a restart.
+// CopyOptions returns the options of the start with the operator's later changes, also from before
+// a restart.
 func (e *Env) CopyOptions(s *Spec) api.CopyOptions {
 	update := e.progress.update(s.MigrationID, func() api.MigrationUpdate {
 		stored, err := e.copier.Update(s.CopyKey())
@@ -129,13 +123,13 @@ func (e *Env) Update(s *Spec, in api.MigrationUpdate) error {
 	return nil
 }
 
-// standsAfter is how long a copy may make no progress before that is shown, in addition to the time
-// of a chunk at the copy's bandwidth limit.
+// standsAfter is how long a copy may make no progress before that is shown, in addition to the
+// time of a chunk at the bandwidth limit.
 const standsAfter = 30 * time.Second
 
 // Progress returns the progress of a migration's op; ok is false if no op moves bytes. While the
-// kernel blocks the reads or writes of a copy, as for unavailable storage, the copy reports
-// nothing, and Progress reports that it makes no progress.
+// kernel blocks the I/O of a copy, as for unavailable storage, the copy reports nothing, and
+// Progress reports that it makes no progress.
 func (e *Env) Progress(s *Spec) (p Progress, ok bool) {
 	shown, ok := e.progress.Get(s.MigrationID)
 	p = shown.Progress
@@ -152,15 +146,14 @@ func (e *Env) Progress(s *Spec) (p Progress, ok bool) {
 	return p, ok
 }
 
-// waitShutdown is the reason why a switch waits that would begin while the daemon stops. It
-// continues after the next start of the daemon.
+// waitShutdown is the wait reason of a switch that would begin while the daemon stops. It
+// continues after the next start.
 const waitShutdown = "shutdown"
 
-// StopPausing is called when the daemon is asked to stop: from then on no guest is paused.
+// StopPausing makes MayPause return an error from then on.
 func (e *Env) StopPausing() { e.stop() }
 
-// MayPause returns an error that makes the op wait if the daemon stops: no guest may be paused
-// then.
+// MayPause returns an error that makes the op wait if the daemon stops.
 func (e *Env) MayPause() error {
 	if e.stopping.Err() != nil {
 		return op.WaitFor(waitShutdown, errors.New("the daemon is stopping"))
@@ -172,9 +165,9 @@ func (e *Env) MayPause() error {
 const (
 	// JobPoll is the interval between looks at a running block job without a pacer.
 	JobPoll = 100 * time.Millisecond
-	// DrainPoll is that interval while the guest is paused, when every millisecond counts.
+	// DrainPoll is that interval while the guest is paused.
 	DrainPoll = 2 * time.Millisecond
-	// DrainBound is how long the job may take to catch up in a pause. After it the guest is resumed
+	// DrainBound is how long the job may take to catch up in a pause. Then the guest is resumed
 	// and the op is undone.
 	DrainBound = 5 * time.Second
 	// CommitBound is how long an active commit may make no progress before the guest is limited,
@@ -187,15 +180,14 @@ func Step(name string, do, undo op.DoFunc[Spec], observe op.ObserveFunc[Spec]) o
 	return op.StepOf(SpecOf, name, do, undo, observe)
 }
 
-// RemarkOutput is the output of a step with another result than the operator expects: the remark of
-// the migration shows it.
+// RemarkOutput is the output of a step with an unexpected result: the migration shows the remark.
 type RemarkOutput struct {
 	Remark string `json:"remark"`
 }
 
 // FlushEarly flushes an image that the guest writes, before a call that would flush it with the
-// guest paused. An error costs only time, except that the image could not store writes: a later
-// flush would not report that, so FlushEarly returns that error.
+// guest paused. An error costs only time, except an *image.NotStoredError: a later flush would not
+// report the lost writes again, so FlushEarly returns that error.
 func (e *Env) FlushEarly(ctx context.Context, s *Spec, path string) error {
 	err := e.images.Flush(ctx, path)
 	if err == nil || NotStored(err) {
@@ -205,12 +197,12 @@ func (e *Env) FlushEarly(ctx context.Context, s *Spec, path string) error {
 	return nil
 }
 
-// NotFlushedEarly logs an early flush that failed or did not end in time.
+// NotFlushedEarly logs an early flush that failed or timed out.
 func (e *Env) NotFlushedEarly(s *Spec, path string, err error) {
 	e.log.Warn("an image was not flushed before its guest is held up, which may take longer now", "migration", s.MigrationID, "path", path, "err", err)
 }
 
-// Compare compares two chains as the guest sees them, and shows the progress.
+// Compare compares two chains as the guest sees them, and shows its progress.
 func (e *Env) Compare(ctx context.Context, s *Spec, a, b []hv.Image, sizeBytes int64) error {
 	return e.copier.Compare(ctx, a, b, sizeBytes, func(p Progress) { e.progress.Set(s.MigrationID, p) })
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Fence has the newest epoch of this host that the registry has reported and, for each migration,
-// the epoch of the registry's last confirmation that it belongs to this host. It is only in memory:
-// after a restart the registry reports the epoch again.
+// Fence has the newest epoch of this host that the registry has reported and, by migration, the
+// epoch of the registry's last confirmation that the migration belongs to this host. It is only in
+// memory: after a restart the registry reports the epoch again.
 type Fence struct {
 	mu     sync.Mutex
 	epoch  int64
-	held   map[string]int64 // by migration
-	raised chan struct{}    // closed, and replaced, with each new epoch
+	held   map[string]int64
+	raised chan struct{} // closed and replaced with each new epoch
 }
 
-// Raise sets the registry's epoch of this host. A lower one than before changes nothing.
+// Raise sets the registry's epoch of this host. It ignores a lower epoch.
 func (f *Fence) Raise(epoch int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,7 +54,7 @@ func (f *Fence) Behind(s *Spec) (epoch int64, yes bool, changed <-chan struct{})
 	return f.epoch, f.epoch > max(s.Epoch, f.held[s.MigrationID]), f.raised
 }
 
-// EpochIn returns the epoch in the refusal of a stale epoch, 0 if there is none.
+// EpochIn returns the epoch of a stale epoch's refusal, or 0.
 func EpochIn(err error) int64 {
 	var refused *api.Error
 	if !errors.As(err, &refused) {

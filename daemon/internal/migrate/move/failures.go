@@ -11,22 +11,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// WorldChangedError ends an op because the state of the host has changed: the op was planned for a
-// running guest and the guest is off, or the reverse, or a block job ended early. The op is undone
-// and the manager plans again.
+// WorldChangedError ends an op because the state of the host has changed: the guest is on or off
+// contrary to the plan, or a block job ended early. The op is undone and the manager plans again.
 type WorldChangedError struct{ What string }
 
 func (e *WorldChangedError) Error() string { return e.What }
 
-// Failure returns the error in the form of the journal.
+// Failure returns the journal's form of the error.
 func (e *WorldChangedError) Failure() op.Failure {
 	return op.Failure{Code: string(CodeWorldChanged), Message: e.What}
 }
 
-// CodeWorldChanged is the code of WorldChangedError in the journal. It never leaves the daemon.
+// CodeWorldChanged is the journal's code of WorldChangedError. It never leaves the daemon.
 const CodeWorldChanged api.Code = "world_changed"
 
-// AbandonedError ends an op because the registry has ended its migration: an operator gave it up
+// AbandonedError ends an op because the registry has ended its migration: an operator abandoned it
 // while this host was fenced. Nothing is undone, since src and dst may belong to other volumes.
 // kept: src still belongs to the instance.
 type AbandonedError struct {
@@ -36,7 +35,7 @@ type AbandonedError struct {
 
 func (e *AbandonedError) Error() string { return e.why.Message }
 
-// Failure returns the error in the form of the journal.
+// Failure returns the journal's form of the error.
 func (e *AbandonedError) Failure() op.Failure {
 	code := codeAbandoned
 	if e.kept {
@@ -45,14 +44,13 @@ func (e *AbandonedError) Failure() op.Failure {
 	return op.Failure{Code: string(code), Message: e.why.Message, Details: e.why.Details}
 }
 
-// codeAbandoned and codeAbandonedKept are the codes of AbandonedError in the journal. They never
-// leave the daemon.
+// The journal's codes of AbandonedError, which never leave the daemon.
 const (
 	codeAbandoned     api.Code = "abandoned"
 	codeAbandonedKept api.Code = "abandoned_kept"
 )
 
-// HVError gives an error of the hypervisor its type for the runner.
+// HVError types an error of the hypervisor for the runner.
 func (e *Env) HVError(err error) error {
 	switch {
 	case err == nil:
@@ -70,7 +68,7 @@ func (e *Env) HVError(err error) error {
 	return err
 }
 
-// RegistryError is HVError for an error of the registry. A host that was fenced waits until it has
+// RegistryError types an error of the registry for the runner. A fenced host waits until it has
 // rejoined, as for an unavailable registry.
 func (e *Env) RegistryError(err error) error {
 	switch api.CodeOf(err) {
@@ -84,7 +82,7 @@ func (e *Env) RegistryError(err error) error {
 	}
 }
 
-// APIError converts a failure in the journal into an error of the API. It returns nil for nil.
+// APIError converts a failure in the journal into an error of the API; nil for nil.
 func APIError(f *op.Failure) *api.Error {
 	out := request.APIError(f)
 	switch {
@@ -97,14 +95,14 @@ func APIError(f *op.Failure) *api.Error {
 	return out
 }
 
-// Overtaken reports whether an op has to be planned again: it was undone because the state of the
-// host changed, or because the journal accepted no record while the guest was paused.
+// Overtaken reports whether an op has to be planned again: the state of the host changed, or the
+// journal accepted no record while the guest was paused.
 func Overtaken(f *op.Failure) bool {
 	return f != nil && (f.Code == string(CodeWorldChanged) || f.Code == string(api.CodeJournalUnavailable))
 }
 
-// Abandoned reports whether an op was undone because the registry had ended its migration. kept
-// reports whether src then still belonged to the instance.
+// Abandoned reports whether an op was undone by an AbandonedError, and whether src then still
+// belonged to the instance.
 func Abandoned(f *op.Failure) (is, kept bool) {
 	if f == nil {
 		return false, false
@@ -113,12 +111,12 @@ func Abandoned(f *op.Failure) (is, kept bool) {
 	return kept || f.Code == string(codeAbandoned), kept
 }
 
-// CannotLookAt returns the refusal if the hypervisor does not report the state of the instance.
+// CannotLookAt returns the refusal for an instance with an unknown state.
 func CannotLookAt(s *Spec, err error) *api.Error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v; nothing was changed", s.InstanceName, err)
 }
 
-// NotEnded returns the error of a step that looks again whether the block job has ended.
+// NotEnded returns the error that makes a step look again whether the block job has ended.
 func NotEnded(s *Spec) error {
 	return op.Retry(JobPoll, api.Errorf(api.CodeInstanceBusy, "the block job on %s has not ended yet", s.Target))
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // StillOurs is called before an op touches the images of a migration. After a fence of this host
-// the op waits until the registry confirms that the migration still belongs to the host.
+// it makes the op wait until the registry confirms that the migration still belongs to the host.
 func (e *Env) StillOurs(ctx context.Context, s *Spec) error {
 	epoch, behind, _ := e.fence.Behind(s)
 	if !behind {
@@ -37,14 +37,14 @@ func (e *Env) StillOurs(ctx context.Context, s *Spec) error {
 	return nil
 }
 
-// Abandoned returns the error for a migration that an operator gave up while this host was fenced.
-// at is its state in the registry. switched: the volume is at dst on this host.
+// Abandoned returns the error for a migration that an operator abandoned while this host was
+// fenced. at is its state in the registry; switched means that the volume is at dst on this host.
 func (e *Env) Abandoned(ctx context.Context, s *Spec, at api.MigrationState, switched bool) error {
 	return e.endedAt(ctx, s, at, switched, fmt.Sprintf("the registry has ended migration %s of volume %s while this host was fenced: it is %s there", s.MigrationID, s.VolumeName, at))
 }
 
-// Forgotten is abandoned for a migration that the registry does not know: its database was restored
-// from a backup from before the migration, and has no locks for it.
+// Forgotten is Abandoned for a migration that the registry does not know: its database was
+// restored from an older backup, and has no locks for the migration.
 func (e *Env) Forgotten(ctx context.Context, s *Spec, switched bool) error {
 	if err := e.recordEnds(ctx); err != nil {
 		return e.RegistryError(err)
@@ -66,8 +66,8 @@ func (e *Env) endedAt(ctx context.Context, s *Spec, at api.MigrationState, switc
 }
 
 // KeptSrc reports whether the volume is still at src, attached only to the same instance by the
-// same attachment, and was not moved since. Then no other host has written src, and the guest's
-// writes in the overlay belong there.
+// same attachment, and was not moved since. Then no other host has written src, and the overlay's
+// writes belong there.
 func (e *Env) KeptSrc(ctx context.Context, s *Spec, at api.MigrationState) (bool, error) {
 	if at != api.MigrationCancelled || !s.Attached() {
 		return false, nil
@@ -86,7 +86,7 @@ func (e *Env) KeptSrc(ctx context.Context, s *Spec, at api.MigrationState) (bool
 	return att.ID == s.SrcAttachmentID && att.InstanceID == s.InstanceID && att.State == api.AttachmentAttached && att.Location.Path == s.Src.Path, nil
 }
 
-// WhileOurs returns a context that is cancelled when the host is fenced: a copy of hours then stops
+// WhileOurs returns a context that is cancelled when the host is fenced, so that a long copy stops
 // writing.
 func (e *Env) WhileOurs(ctx context.Context, s *Spec) (context.Context, context.CancelFunc) {
 	ctx, cancel := e.untilFenced(ctx, s)
@@ -110,7 +110,8 @@ func (e *Env) untilFenced(ctx context.Context, s *Spec) (context.Context, contex
 	return ctx, cancel
 }
 
-// CompareUntilFenced compares the chain before a switch with another chain.
+// CompareUntilFenced compares the chain before a switch with another chain, until the host is
+// fenced.
 func (e *Env) CompareUntilFenced(ctx context.Context, s *Spec, chain []hv.Image) error {
 	ctx, cancel := e.untilFenced(ctx, s)
 	defer cancel(nil)
@@ -121,11 +122,11 @@ func fencedMeanwhile(s *Spec) error {
 	return op.Retry(request.BusyDelay, api.Errorf(api.CodeStaleEpoch, "this host was fenced while volume %s was copied", s.VolumeName))
 }
 
-// ownershipBound is how long the registry is asked while a fence of this host waits for the step.
+// ownershipBound is how long the registry is asked while a fence of this host waits.
 const ownershipBound = 5 * time.Second
 
-// MayTakeLong reports whether a step with a paused guest may take long: a fence waits for its end.
-// After a fence the registry must have confirmed the migration, or ended it.
+// MayTakeLong reports whether a step with a paused guest may take long, since a fence waits for
+// its end: after a fence the registry must have confirmed the migration, or ended it.
 func (e *Env) MayTakeLong(ctx context.Context, s *Spec) bool {
 	ctx, cancel := context.WithTimeout(ctx, ownershipBound)
 	defer cancel()
@@ -134,11 +135,10 @@ func (e *Env) MayTakeLong(ctx context.Context, s *Spec) bool {
 	return err == nil || errors.As(err, &ended)
 }
 
-// RaiseEpoch records the newest epoch of this host that the registry has reported.
+// RaiseEpoch records a new epoch of this host.
 func (e *Env) RaiseEpoch(epoch int64) { e.fence.Raise(epoch) }
 
-// Behind reports whether the host was fenced since the registry last confirmed that the migration
-// belongs to this host.
+// Behind reports whether the host was fenced since the registry last confirmed the migration.
 func (e *Env) Behind(s *Spec) bool {
 	_, behind, _ := e.fence.Behind(s)
 	return behind

@@ -9,13 +9,13 @@ const (
 	KindCopy     = "migration_copy"
 	KindComplete = "migration_complete"
 	KindCancel   = "migration_cancel"
-	// KindRollback cancels a migration that the registry has ended after this host was fenced.
+	// KindRollback cancels a migration that the registry ended while this host was fenced.
 	KindRollback = "migration_rollback"
 )
 
-// The op kinds of this host's part in a move that the registry leads. With KindCopySaved the host
-// copies src while all its guests are paused. With KindMakeLive it makes dst, for a move while all
-// guests write. Both leave a dst that is dropped if the move is cancelled.
+// The op kinds of this host's part in a move that the registry leads. KindCopySaved copies src
+// while all its guests are paused. KindMakeLive makes dst for a move while all guests write. A dst
+// of either is dropped if the move is cancelled.
 const (
 	KindCopySaved = "migration_copy_saved"
 	KindMakeLive  = "migration_make_live"
@@ -26,7 +26,7 @@ const (
 // Goal is the purpose of an op kind.
 type Goal string
 
-// The goals, which are the calls on a migration.
+// The calls on a migration.
 const (
 	GoalStart    Goal = "start"
 	GoalCopy     Goal = "copy"
@@ -39,9 +39,9 @@ var goals = map[string]Goal{
 	KindCopySaved: GoalCopy, KindMakeLive: GoalCopy, KindDropDst: GoalCancel, KindDropSrc: GoalComplete,
 }
 
-// KindFor returns the op kind that reaches a goal. KindRollback replaces KindCancel for a migration
-// that the registry has ended.
+// KindFor returns the op kind of a goal. KindRollback replaces KindCancel for a migration that the
+// registry has ended.
 func KindFor(g Goal) string { return "migration_" + string(g) }
 
-// GoalOf returns the goal of an op kind, "" for a kind that is no migration's.
+// GoalOf returns the goal of an op kind, or "" for a kind without goal.
 func GoalOf(kind string) Goal { return goals[kind] }

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The op kinds of this host's part in a move while all guests write. None has a commit point: each
-// can be repeated, and the last one removes what the others leave.
+// The op kinds of this host's part in a move while all guests write. They have no commit point:
+// each can be repeated, and the last one removes the traces of the others.
 const (
 	KindLiveTrack    = "live_track"
 	KindLiveSwap     = "live_swap"
@@ -24,11 +24,11 @@ const (
 	KindLiveUntrack  = "live_untrack"
 )
 
-// LiveGuest is one guest of this host that has the volume.
+// LiveGuest is a guest of this host that has the volume.
 type LiveGuest struct {
 	ID     string `json:"id"`
 	Name   string `json:"name"`
-	Target string `json:"target"` // vda
+	Target string `json:"target"`
 }
 
 // LiveInput is the input of each op of a move while all guests write.
@@ -39,7 +39,7 @@ type LiveInput struct {
 	Guests     []LiveGuest `json:"guests"`
 	Generation int         `json:"generation"`
 	Round      int         `json:"round"`
-	// FromBytes and UntilBytes are this host's share of round 0.
+	// This host's share of round 0.
 	FromBytes  int64 `json:"from_bytes"`
 	UntilBytes int64 `json:"until_bytes"`
 	// WriteBytesPerSecond is as in api.LiveRound.
@@ -66,14 +66,13 @@ func (in *LiveInput) Keys() []string {
 // Group implements request.Input: the ops of one migration.
 func (in *LiveInput) Group() string { return LiveGroup(in.MigrationID) }
 
-// LiveGroup returns the group of this host's ops of a move while all guests write.
+// LiveGroup returns the group of a migration's LiveInput ops.
 func LiveGroup(migrationID string) string { return "live/" + migrationID }
 
 // Owner returns the owner of the guards of guests that are off.
 func (in *LiveInput) Owner() string { return "tracking " + in.MigrationID }
 
-// Prefix returns the beginning of the names of all bitmaps of the move, GenerationPrefix of the
-// bitmaps of a generation.
+// Prefix begins the names of all bitmaps of the move.
 func (in *LiveInput) Prefix() string { return "volferry-" + in.MigrationID + "-" }
 
 // GenerationPrefix begins the names of all bitmaps of a generation.
@@ -81,8 +80,7 @@ func (in *LiveInput) GenerationPrefix() string {
 	return fmt.Sprintf("%sg%06d-", in.Prefix(), in.Generation)
 }
 
-// Bitmap returns the name of the bitmap that records for a round. No name is the beginning of
-// another.
+// Bitmap returns the name of a round's bitmap. No name is the beginning of another.
 func (in *LiveInput) Bitmap(round int) string {
 	return fmt.Sprintf("%sr%06d", in.GenerationPrefix(), round)
 }
@@ -91,7 +89,7 @@ func (in *LiveInput) Bitmap(round int) string {
 // write.
 func (in *LiveInput) LastBitmap() string { return in.GenerationPrefix() + "last" }
 
-// CopyKey returns the key of the cursor of a round of the generation, and LastKey of the last copy.
+// CopyKey returns the cursor's key for a round of the generation.
 func (in *LiveInput) CopyKey(round int) string {
 	return fmt.Sprintf("%sg%06d-r%06d", in.CopyPrefix(), in.Generation, round)
 }
@@ -121,15 +119,14 @@ func (in *LiveInput) Refused(code api.Code, format string, args ...any) *api.Err
 		With("migration_id", in.MigrationID)
 }
 
-// BitmapLost returns the error that ends the generation: the record of the guest's writes has a
-// gap.
+// BitmapLost returns the error that ends a generation: the record of the guest's writes has a gap.
 func (in *LiveInput) BitmapLost(g LiveGuest, format string, args ...any) *api.Error {
 	return in.Refused(api.CodeBitmapLost, "instance %s %s; nothing is lost, and the whole volume has to be copied once more", g.Name, fmt.Sprintf(format, args...)).
 		With("instance_id", g.ID)
 }
 
-// LiveStep makes an op.Step of functions that take the LiveInput. No such step has an Observe: a
-// repeated step looks at the present state itself.
+// LiveStep makes an op.Step on the LiveInput. It has no Observe: a repeated step itself looks at
+// the present state.
 func LiveStep(name string, do, undo op.DoFunc[LiveInput]) op.Step {
 	return op.StepOf(op.InputOf[LiveInput], name, do, undo, nil)
 }

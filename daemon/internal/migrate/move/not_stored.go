@@ -9,14 +9,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// NotStored reports whether a flush has failed after it was tried.
+// NotStored reports whether err is a failed flush.
 func NotStored(err error) bool {
 	var lost *image.NotStoredError
 	return errors.As(err, &lost)
 }
 
-// LostByGuest adds to the error of a flush that the lost writes of the guest cannot be repeated,
-// since the image has no copy.
+// LostByGuest adds to a flush's error that the guest's lost writes cannot be repeated, since the
+// image has no copy.
 func LostByGuest(s *Spec, err error) error {
 	if !NotStored(err) {
 		return err

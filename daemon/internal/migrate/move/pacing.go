@@ -8,8 +8,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/copy"
 )
 
-// Pacing is what slows down a copy or a block job now, mostly the needs of its guest, and why. It
-// is zero if nothing does.
+// Pacing is the reason why a copy or a block job is slowed down now, mostly its guest's needs. It
+// is zero without a reason.
 type Pacing struct {
 	PacingKind
 
@@ -29,7 +29,7 @@ const (
 	DoingStandsStill    = "stands_still"
 )
 
-// PacingKinds returns all kinds.
+// PacingKinds returns all possible kinds.
 func PacingKinds() []PacingKind {
 	kinds := []PacingKind{{Doing: DoingThrottlesGuest}, {Doing: DoingWaitsForDst}, {Doing: DoingStandsStill}}
 	for _, s := range copy.PacedStates() {
@@ -38,7 +38,7 @@ func PacingKinds() []PacingKind {
 	return kinds
 }
 
-// PacingIf returns the pacing for a reason; it is zero without words.
+// PacingIf returns the pacing for a reason, zero for no words.
 func PacingIf(doing, words string) Pacing {
 	if words == "" {
 		return Pacing{}
@@ -46,7 +46,7 @@ func PacingIf(doing, words string) Pacing {
 	return Pacing{PacingKind{Doing: doing}, words}
 }
 
-// PacingOf returns the pacing of a copy or job that yields to its guest; it is zero if it does not.
+// PacingOf returns the pacing of a copy or job that yields to its guest, zero if it does not.
 func PacingOf(s copy.PaceState) Pacing {
 	words := s.String()
 	if words == "" {
@@ -59,7 +59,7 @@ func pacingKind(s copy.PaceState) PacingKind {
 	return PacingKind{Doing: string(s.Doing), Requests: s.Requests}
 }
 
-// Milliseconds returns a duration for an output of a step.
+// Milliseconds converts a duration for a step's output.
 func Milliseconds(d time.Duration) *float64 {
 	ms := float64(d) / float64(time.Millisecond)
 	return &ms

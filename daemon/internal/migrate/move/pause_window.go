@@ -2,19 +2,18 @@
 
 package move
 
-// PauseNote is written before the guest is paused: afterwards nothing shows which program paused
-// it.
+// PauseNote is written before the guest is paused: nothing shows later which program paused it.
 type PauseNote struct {
-	// Resume: the guest ran, or an I/O error (a full overlay) had stopped it and the pause cures
-	// that. A guest that a person had paused stays paused.
+	// Resume: the guest ran, or the pause cures an I/O error (a full overlay) that had stopped it.
+	// A guest that a person had paused stays paused.
 	Resume bool `json:"resume"`
-	// Early: the op has not paused the guest yet. The note is from the flush before the pause, or
-	// from a guest that could not be paused, since it was asleep or had crashed.
+	// Early: the op has not paused the guest. The note is from the flush before the pause, or from
+	// a guest that could not be paused, since it was asleep or had crashed.
 	Early bool `json:"early,omitempty"`
 	FlushingNote
 }
 
-// PauseWindow is a pause of the guest, with the names of the steps that begin and end it.
+// PauseWindow is a pause of the guest, with its first and last step.
 type PauseWindow struct {
 	Begin, End string
 	// Cures: in the pause the guest is taken off its overlay, which cures an I/O error that had
@@ -23,27 +22,25 @@ type PauseWindow struct {
 }
 
 var (
-	// ToSwitch is the pause of a switch: once the job is drained both its ends are equal, and a
-	// crash loses nothing.
+	// ToSwitch is the pause of a switch: both ends of the drained job are equal, and a crash loses
+	// nothing.
 	ToSwitch = PauseWindow{"pause", "resume", true}
-	// ToAbort is the pause for the end of a job: otherwise the guest's process may end with the
-	// job.
+	// ToAbort is the pause for the end of a job, since the guest's process may end with the job.
 	ToAbort = PauseWindow{"pause_to_abort", "resume_after_abort", true}
 )
 
-// FlushingNote is a part of the note of each step that flushes the end of a job before the pivot.
+// FlushingNote is part of the note of each step that flushes a job's end before the pivot.
 type FlushingNote struct {
-	// Flushing: the end may lack writes of the job. Its flush has failed, or has no result yet.
+	// Flushing: the end may lack writes of the job. Its flush failed, or has no result yet.
 	Flushing bool `json:"flushing,omitempty"`
 }
 
 // CompareStep is the name of StepCompare of package pause.
 const CompareStep = "compare"
 
-// MismatchNote is written when both sides of a mirror were compared and differ.
+// MismatchNote is the note about the comparison of a mirror's two sides.
 type MismatchNote struct {
 	// Differs is the difference, or empty before the comparison.
-	Differs string `json:"differs,omitempty"`
-	// PauseEnded: the guest continues, and the operator decides.
-	PauseEnded bool `json:"pause_ended,omitempty"`
+	Differs    string `json:"differs,omitempty"`
+	PauseEnded bool   `json:"pause_ended,omitempty"`
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ProgressTracker has the state of running migrations that is only in memory: the shown progress,
-// the options of a copy, the beginning of a pause. Nothing depends on it after a restart.
+// ProgressTracker has the state of running migrations that is only in memory. Nothing depends on
+// it after a restart.
 type ProgressTracker struct {
 	mu      sync.Mutex
 	byID    map[string]ShownProgress
@@ -28,7 +28,7 @@ type ShownProgress struct {
 	since time.Time
 }
 
-// Pause is the time of a pause. Unknown times are zero.
+// Pause has the times of a pause, zero if unknown.
 type Pause struct{ Began, Ended time.Time }
 
 func newProgressTracker(change func(migrationID string), now func() time.Time) *ProgressTracker {
@@ -38,7 +38,7 @@ func newProgressTracker(change func(migrationID string), now func() time.Time) *
 	}
 }
 
-// Set stores the progress of a migration, and reports the change.
+// Set stores a migration's progress, and reports the change.
 func (t *ProgressTracker) Set(id string, p Progress) {
 	t.mu.Lock()
 	before, known := t.byID[id]
@@ -50,7 +50,7 @@ func (t *ProgressTracker) Set(id string, p Progress) {
 	t.change(id)
 }
 
-// Get returns the last progress of a migration; false if no op moves bytes.
+// Get returns the last progress; false if no op moves bytes.
 func (t *ProgressTracker) Get(id string) (ShownProgress, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,8 +74,7 @@ func (t *ProgressTracker) Clear(id string) {
 	t.mu.Unlock()
 }
 
-// update returns the changes to the options of a migration's copy, and reads them if they are not
-// in memory.
+// update returns the changes to the copy's options, and reads them if they are not in memory.
 func (t *ProgressTracker) update(id string, read func() api.MigrationUpdate) api.MigrationUpdate {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,7 +90,7 @@ func (t *ProgressTracker) setUpdate(id string, in api.MigrationUpdate) {
 	t.updates[id] = in
 }
 
-// PausedAt records when the pause of the migration's guest began, unless it was recorded before.
+// PausedAt records when the guest's pause began, unless that is recorded.
 func (t *ProgressTracker) PausedAt(id string, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,7 +108,7 @@ func (t *ProgressTracker) PauseEnded(id string, at time.Time) {
 	}
 }
 
-// TakePause returns the times of the pause and forgets them.
+// TakePause removes and returns the times of the pause.
 func (t *ProgressTracker) TakePause(id string) Pause {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,12 +117,12 @@ func (t *ProgressTracker) TakePause(id string) Pause {
 	return p
 }
 
-// NoProgress returns the words for a copy or job without progress.
+// NoProgress describes a copy or job without progress.
 func NoProgress(idle time.Duration) string {
 	return fmt.Sprintf("no progress for %s", idle.Round(time.Second))
 }
 
-// JobPhase returns the name of the phase that has the block job of the migration.
+// JobPhase returns the name of the phase with the migration's block job.
 func JobPhase(s *Spec) string {
 	if s.Method == MethodMirror {
 		return "mirror"

@@ -14,22 +14,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The methods of a migration.
 const (
 	// MethodOverlay freezes src under a local overlay, and the guest continues.
 	MethodOverlay = api.MethodOverlay
-	// MethodOffline prevents until the end that the instance, if any, starts. It is for volumes
-	// without attachment and for disks that libvirt cannot overlay.
+	// MethodOffline prevents until the end that an instance with the volume starts. It is for
+	// unattached volumes and for disks that libvirt cannot overlay.
 	MethodOffline = "offline"
-	// MethodMirror has QEMU copy the disk while the guest runs on src, and write each write of the
-	// guest to both images. It has no overlay and no frozen src that another program could copy. It
-	// is for disks that libvirt cannot overlay, and for users who want no overlay.
+	// MethodMirror has QEMU copy the disk while the guest runs on src, and write each guest's
+	// write to both images. It has no overlay and no frozen src for other programs. It is for
+	// disks that libvirt cannot overlay, and for users who want no overlay.
 	MethodMirror = api.MethodMirror
 	// MethodSave moves a volume with all its guests paused. The registry leads the move: a host
-	// that copies does only that part, and does not change the registry's row of the migration.
+	// that copies does only that part, and does not change the registry's row.
 	MethodSave = api.MethodSave
 	// MethodLive moves a volume while all its guests write. The registry leads this move too. The
-	// ops that copy, and that track the guests' writes, have inputs of their own (LiveInput).
+	// ops that track writes and copy have their own inputs (LiveInput).
 	MethodLive = api.MethodLive
 )
 
@@ -39,8 +38,8 @@ const (
 	VerifyNone = api.VerifyNone
 )
 
-// Spec has the decisions about a migration that were made before anything was changed. It is part
-// of the input of all ops of the migration and never changes.
+// Spec has the decisions of a migration before its first change. It is part of the input of all
+// its ops and never changes.
 type Spec struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
@@ -59,86 +58,85 @@ type Spec struct {
 
 	Src      api.Location `json:"src"`
 	SrcBlock bool         `json:"src_block"`
-	// SrcPrint is the fingerprint of src, or empty for a migration that an older version began.
+	// SrcPrint is the fingerprint of src, or empty for a migration of an older version.
 	SrcPrint string `json:"src_print,omitempty"`
 	// SrcRights are the rights of src while no guest has it, for a dst that the migration makes.
-	// They are nil for a device, and for a migration that an older version began.
+	// They are nil for a device, and for a migration of an older version.
 	SrcRights *image.Rights `json:"src_rights,omitempty"`
 	Dst       api.Location  `json:"dst"`
 	DstBlock  bool          `json:"dst_block"`
-	// DstDeviceBytes, unless 0, is the size of the block device for a dst that the migration makes
-	// as a qcow2 image on a device.
+	// DstDeviceBytes is the size of the block device for a qcow2 dst that the migration makes
+	// there, otherwise 0.
 	DstDeviceBytes int64 `json:"dst_device_bytes,omitempty"`
-	// DstPrint is the fingerprint of a dst that existed before. The fingerprint of a dst that the
-	// migration makes is in the journal (DstNote).
+	// DstPrint is the fingerprint of an existing dst. DstNote has the fingerprint of a dst that
+	// the migration makes.
 	DstPrint string `json:"dst_print,omitempty"`
-	// CreateDst: dst did not exist. The migration makes it, and removes it in a cancel.
+	// CreateDst: dst did not exist. The migration makes it, and a cancel removes it.
 	CreateDst bool `json:"create_dst"`
-	// ConnectDst: dst is a volume of a target, and is made by connecting it. A cancel does not
-	// restore the data that the migration overwrote there.
+	// ConnectDst: dst is a target's volume, which is connected. A cancel does not restore its
+	// overwritten data.
 	ConnectDst bool `json:"connect_dst,omitempty"`
-	// RoomNote warns that the volume may outgrow the storage of dst; "" if it cannot.
+	// RoomNote warns that the volume may outgrow dst's storage.
 	RoomNote string `json:"room_note,omitempty"`
 	// Notes are sentences about properties of src that dst lacks.
 	Notes []string `json:"notes,omitempty"`
-	// Allocation is empty unless the migration makes dst as a file: api.AllocationThick if dst gets
-	// space for the whole volume before it is written, api.AllocationThin if not.
+	// Allocation is empty unless the migration makes dst as a file: api.AllocationThick gives dst
+	// space for the whole volume before it is written, api.AllocationThin does not.
 	Allocation string `json:"allocation,omitempty"`
 	Overlay    string `json:"overlay,omitempty"`
-	// GuestBytes is the size that the guest sees, if that is not the whole src: the payload of a
-	// LUKS container, by its header at the request. Only a move under an overlay needs it.
+	// GuestBytes is the size that the guest sees, if that is not the whole src: a LUKS container's
+	// payload, by its header at the request. Only a move under an overlay needs it.
 	GuestBytes int64 `json:"guest_bytes,omitempty"`
 
 	Method    string `json:"method"`
-	Composite bool   `json:"composite"` // volume migrate: go through to the end
-	// OnlyMirrored is the reason why the volume can only be mirrored while its instance runs; "" if
-	// another method is possible. Only preflight uses it.
+	Composite bool   `json:"composite"` // volume migrate: continue to the end
+	// OnlyMirrored is the reason why the volume can only be mirrored while its instance runs,
+	// otherwise "". Only preflight uses it.
 	OnlyMirrored string `json:"-"`
-	// MirrorFills: QEMU may write zeros to dst where src has holes, and these then use space. Only
-	// preflight uses it.
+	// MirrorFills: QEMU may write zeros to holes of dst, which then use space. Only preflight uses
+	// it.
 	MirrorFills  bool `json:"-"`
 	ExternalCopy bool `json:"external_copy"`
 	DeleteSource bool `json:"delete_source"`
-	// Checkpoints is what to do with dirty bitmaps that the move would lose (api.MigrationTarget).
+	// Checkpoints selects the treatment of dirty bitmaps that the move would lose
+	// (api.MigrationTarget).
 	Checkpoints string `json:"checkpoints,omitempty"`
-	// CopyOptions are the options of the start; Env.CopyOptions includes later changes.
+	// The options of the start; Env.CopyOptions includes later changes.
 	api.CopyOptions
-	// ToType is the volume's type after the move to dst; "" to keep the present one.
+	// ToType is the volume's type after the move, or "" to keep its type.
 	ToType string `json:"to_type,omitempty"`
 }
 
-// Input is the Input of every op of a migration.
+// Input is the input of a migration's ops.
 type Input struct {
 	Spec Spec `json:"spec"`
-	// RequestID is the id of the op that the caller knows. An op that the manager submits to
-	// continue a request has the id of the request's first op.
+	// RequestID is the op id that the caller knows: an op that continues a request has the id of
+	// the request's first op.
 	RequestID string `json:"request"`
 	request.Body
-	// Why is the reason for a cancel that the manager submitted itself because it gave up the
-	// migration.
+	// Why is the reason of a cancel that the manager itself submitted.
 	Why *api.Error `json:"why,omitempty"`
 }
 
-// SizeBytes returns the exact size of src and dst. For LUKS containers it includes the header.
+// SizeBytes returns the exact size of src and dst, including the header of a LUKS container.
 func (s *Spec) SizeBytes() int64 { return s.Src.SizeBytes }
 
-// OverlayBytes returns the exact virtual size of the overlay, which is the size that the guest
-// sees.
+// OverlayBytes returns the exact virtual size of the overlay, the size that the guest sees.
 func (s *Spec) OverlayBytes() int64 { return cmp.Or(s.GuestBytes, s.SizeBytes()) }
 
-// SrcImage returns src in the form of package hv.
+// SrcImage returns src as an hv.Image.
 func (s *Spec) SrcImage() hv.Image { return location.Image(s.Src, s.SrcBlock) }
 
-// DstImage returns dst in the form of package hv.
+// DstImage returns dst as an hv.Image.
 func (s *Spec) DstImage() hv.Image { return location.Image(s.Dst, s.DstBlock) }
 
 // DstOnDevice reports whether dst is a qcow2 image on a block device.
 func (s *Spec) DstOnDevice() bool { return s.DstDeviceBytes != 0 }
 
-// DstRoomBytes returns the space that dst takes where it is made, if it is not sparse.
+// DstRoomBytes returns the space of a dst that is not sparse.
 func (s *Spec) DstRoomBytes() int64 { return max(s.Dst.WholeBytes(), s.DstDeviceBytes) }
 
-// DstFileBytes returns the largest size that the file of dst may reach.
+// DstFileBytes returns the largest size that dst's file may reach.
 func (s *Spec) DstFileBytes() int64 {
 	if s.Dst.Format == api.FormatQcow2 {
 		return Qcow2FileBytes(s.SizeBytes())
@@ -146,11 +144,11 @@ func (s *Spec) DstFileBytes() int64 {
 	return s.Dst.WholeBytes()
 }
 
-// Qcow2FileBytes returns a size that the file of a full qcow2 image with clusters of 64 KiB does
-// not exceed: each cluster takes 16 bytes in one table and 2 in another.
+// Qcow2FileBytes returns an upper bound for the file of a full qcow2 image with clusters of 64
+// KiB: each cluster takes 16 bytes in one table and 2 in another.
 func Qcow2FileBytes(sizeBytes int64) int64 { return sizeBytes + sizeBytes/2048 + 1<<20 }
 
-// OverlayImage returns the overlay in the form of package hv. It is encrypted if src is.
+// OverlayImage returns the overlay as an hv.Image, encrypted if src is.
 func (s *Spec) OverlayImage() hv.Image {
 	return hv.Image{Type: hv.SourceFile, Format: string(api.FormatQcow2), Path: s.Overlay, LUKSSecret: s.Src.LUKSSecret}
 }
@@ -160,10 +158,10 @@ func (s *Spec) OverlayChain() []hv.Image {
 	return append([]hv.Image{s.OverlayImage()}, s.SrcChain()...)
 }
 
-// LedByRegistry reports whether the registry leads the migration, and this host does only a part.
+// LedByRegistry reports whether the registry leads the migration.
 func (s *Spec) LedByRegistry() bool { return s.Method == MethodSave || s.Method == MethodLive }
 
-// Manner describes the state of the guests in a move that the registry leads.
+// Manner describes the guests' state in a move that the registry leads.
 func (s *Spec) Manner() string {
 	if s.Method == MethodLive {
 		return "while its guests write"
@@ -171,11 +169,10 @@ func (s *Spec) Manner() string {
 	return "with all its guests paused"
 }
 
-// Position is the chain of a migration that a disk is on.
+// Position is the chain of a migration that a disk has.
 type Position string
 
-// The positions. Foreign is any other chain: another program has changed the disk, and nothing is
-// done to it.
+// The positions. On a Foreign chain another program has changed the disk, and no step changes it.
 const (
 	OnSrc     Position = "src"
 	OnOverlay Position = "overlay over src"
@@ -183,7 +180,7 @@ const (
 	Foreign   Position = "another chain"
 )
 
-// Place returns the position in words for operators.
+// Place describes the position for operators.
 func (s *Spec) Place(p Position) string {
 	switch p {
 	case OnSrc:
@@ -205,7 +202,7 @@ func (s *Spec) Leftovers() string {
 	return fmt.Sprintf("%s and %s", s.Src.Path, s.Dst.Path)
 }
 
-// Before returns the position of the disk until the switch to dst. BeforeChain returns its chain.
+// Before returns the disk's position until the switch to dst, BeforeChain its chain.
 func (s *Spec) Before() Position {
 	if s.Method == MethodOverlay {
 		return OnOverlay
@@ -213,7 +210,7 @@ func (s *Spec) Before() Position {
 	return OnSrc
 }
 
-// BeforeChain returns the chain of the disk before the switch to dst.
+// BeforeChain returns the disk's chain until the switch to dst.
 func (s *Spec) BeforeChain() []hv.Image {
 	if s.Method == MethodOverlay {
 		return s.OverlayChain()
@@ -228,25 +225,25 @@ func (s *Spec) beforeBytes() int64 {
 	return s.SizeBytes()
 }
 
-// SrcChain returns the chain before start: src, with its base images if it is a linked clone.
+// SrcChain returns the chain before start: src and its base images.
 func (s *Spec) SrcChain() []hv.Image { return location.Chain(s.Src, s.SrcBlock) }
 
-// DstChain returns the chain after complete: dst, with the base images that it keeps.
+// DstChain returns the chain after complete: dst and the base images that it keeps.
 func (s *Spec) DstChain() []hv.Image { return location.Chain(s.Dst, s.DstBlock) }
 
 // KeepsBase reports whether dst is over the base images of src.
 func (s *Spec) KeepsBase() bool { return s.Dst.IsLinkedClone() }
 
-// Background reports whether the job that folds into dst writes only in the background
-// (blockCopyOptions). Then dst lacks a guest's write until the job has copied it, and copied data
-// is not flushed before the pivot.
+// Background reports whether the job that folds into dst writes only in the background. Then dst
+// lacks a guest's write until the job has copied it, and the copied data is not flushed before the
+// pivot.
 func (s *Spec) Background() bool { return s.KeepsBase() }
 
-// Attached reports whether the volume is a disk of an instance of this host.
+// Attached reports whether an instance of this host has the volume.
 func (s *Spec) Attached() bool { return s.InstanceID != "" }
 
-// Key returns the key of ops that change the disk's chain. The ends of migrations exclude each
-// other per instance, because libvirt's security drivers confuse two block jobs that end at once on
+// Key returns the key of ops that change the disk's chain. Migrations of one instance end one
+// after the other, because libvirt's security drivers confuse two block jobs that end at once on
 // one domain.
 func (s *Spec) Key() string {
 	if s.Attached() {
@@ -255,7 +252,7 @@ func (s *Spec) Key() string {
 	return request.VolumeKey(s.VolumeID)
 }
 
-// Owner returns the owner of the guards that the migration sets.
+// Owner returns the owner of the migration's guards.
 func (s *Spec) Owner() string { return "migration " + s.MigrationID }
 
 // CopyKey returns the key of the copy and of the ops that must wait for it.
@@ -270,7 +267,7 @@ func SpecOf(r *op.Run) (*Spec, error) {
 	return &in.Spec, nil
 }
 
-// TopBefore returns the path of the image that receives the guest's writes before the switch.
+// TopBefore is Top.
 func (s *Spec) TopBefore() string { return s.Top() }
 
 // Top returns the path of the image that receives the guest's writes before the switch.
