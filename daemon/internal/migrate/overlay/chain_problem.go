@@ -16,10 +16,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ChainProblem returns the problem of the instance's chain that forbids a start, nil if there is
-// none. inUse: the journal has the guest's newest writes in the overlay. orSrc: they may be in src
-// if the definition names src. unsure: they may be in the end of a pivot although the definition
-// names the overlay. known is false if the chain cannot be read now.
+// ChainProblem returns the problem of the chain that forbids a start of the instance, nil if there
+// is none. inUse: the journal has the guest's newest writes in the overlay. orSrc: they may be in
+// src if the definition names src. unsure: they may be in the end of a pivot although the
+// definition names the overlay. known is false if the chain cannot be read now.
 func (e *Env) ChainProblem(ctx context.Context, s *move.Spec, inUse, orSrc, unsure bool) (problem *api.ChainProblem, known bool) {
 	disk, err := e.look.ConfirmDisk(ctx, s)
 	var disagreed *look.WitnessesDisagreeError
@@ -35,8 +35,8 @@ func (e *Env) ChainProblem(ctx context.Context, s *move.Spec, inUse, orSrc, unsu
 		return guarded(mayLack(s)), true
 	}
 	if !inUse || namedBy(s, disk.Dom.ConfigDisk(s.Target)) || orSrc && disk.Config == move.OnSrc {
-		// An image above it is another program's snapshot with newer writes (UnderSnapshot). A
-		// guest that was saved while the witnesses disagreed would be restored to libvirt's chain.
+		// A higher image is another program's snapshot with newer writes (UnderSnapshot). A guest
+		// that was saved while the witnesses disagreed would be restored to libvirt's chain.
 		guarded, err := e.guards.Has(s.InstanceID, ChainOwner(s))
 		return nil, err == nil && (!guarded || !disk.Dom.ManagedSave)
 	}
@@ -54,9 +54,9 @@ func guarded(message string) *api.ChainProblem {
 	return &api.ChainProblem{Message: message, Guarded: true}
 }
 
-// UnderSnapshot returns the problem of an image that another program has put over the guest's
-// image, nil if there is none. The next start of the instance has that image. known is false if the
-// chain cannot be read now, or libvirt and the kernel disagree about it.
+// UnderSnapshot returns the problem of another program's image over the guest's image, nil if
+// there is none. The instance starts with that image. known is false if the chain cannot be read
+// now, or the witnesses disagree.
 func (e *Env) UnderSnapshot(ctx context.Context, s *move.Spec) (problem *api.ChainProblem, known bool) {
 	disk, err := e.move.ReadDisk(ctx, s)
 	switch {
@@ -87,15 +87,13 @@ func (e *Env) UnderSnapshot(ctx context.Context, s *move.Spec) (problem *api.Cha
 	}, true
 }
 
-// mayLack describes why an instance does not start that went off in a switch, on an unknown side of
-// it.
 func mayLack(s *move.Spec) string {
 	return fmt.Sprintf("instance %s went off while its disk was switched, and the overlay that its definition names may lack what its guest wrote last: do not start it before complete or cancel of migration %s, called once more, has looked",
 		s.InstanceName, s.MigrationID)
 }
 
 // WitnessesDisagree describes the views of libvirt and the kernel if they cannot both be right.
-// Otherwise, and if they are unknown now, it returns "".
+// Otherwise, and if they are unknown, it returns "".
 func (e *Env) WitnessesDisagree(ctx context.Context, s *move.Spec) string {
 	_, err := e.look.ConfirmDisk(ctx, s)
 	var disagreed *look.WitnessesDisagreeError
@@ -105,15 +103,15 @@ func (e *Env) WitnessesDisagree(ctx context.Context, s *move.Spec) string {
 	return ""
 }
 
-// namedBy reports whether a disk has the overlay in its chain. The disk may be nil.
+// namedBy reports whether a disk, which may be nil, has the overlay in its chain.
 func namedBy(s *move.Spec, d *hv.Disk) bool {
 	return d != nil && slices.ContainsFunc(d.Chain, func(img hv.Image) bool { return img.Path == s.Overlay })
 }
 
 // Misnamed reports whether the definition of an instance that is off lacks the overlay, which has
-// the newest writes. Its errors are typed for the runner. It is an error if src was written since,
-// so that the overlay does not match it, or if src is at an address and srcUnwritten does not state
-// the opposite.
+// the newest writes.  It returns an error, typed for the runner, if src was written since, so that
+// the overlay does not match it, or if src is at an address and srcUnwritten does not state the
+// opposite.
 func (e *Env) Misnamed(ctx context.Context, s *move.Spec, srcUnwritten bool) (bool, error) {
 	disk, err := e.look.ConfirmDisk(ctx, s)
 	if err != nil || namedBy(s, disk.Dom.ConfigDisk(s.Target)) {
@@ -133,10 +131,10 @@ func (e *Env) Misnamed(ctx context.Context, s *move.Spec, srcUnwritten bool) (bo
 	return true, e.seal.Sealed(ctx, s, "")
 }
 
-// Watched reports whether the migration has made the chain of the instance, or a job on its disk.
+// Watched reports whether the migration has put an image or a job on the instance's disk.
 func Watched(s *move.Spec) bool {
 	return s.Method == move.MethodOverlay || s.Method == move.MethodMirror
 }
 
-// ChainOwner returns the owner of the guard that the watch sets.
+// ChainOwner returns the owner of the watch's guard.
 func ChainOwner(s *move.Spec) string { return "chain " + s.MigrationID }

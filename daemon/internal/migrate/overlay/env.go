@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package overlay has the steps that change the image of a guest or of a definition: to the
-// overlay, to dst, and back to src. It reports chains that another program changed.
+// overlay, to dst, and back to src. It also reports chains that another program changed.
 package overlay
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/seal"
 )
 
-// Env has the steps that change the image a guest or a definition uses.
+// Env has the steps of this package.
 type Env struct {
 	guards   guards
 	hv       hypervisor
@@ -33,7 +33,7 @@ type Env struct {
 	seal     *seal.Env
 }
 
-// New makes an Env of the ports, and of the packages below this one.
+// New makes an Env.
 func New(d *move.Deps, blockjobEnv *blockjob.Env, lookEnv *look.Env, moveEnv *move.Env, pauseEnv *pause.Env, placeEnv *place.Env, sealEnv *seal.Env) *Env {
 	return &Env{
 		guards:   d.Guards,

@@ -15,11 +15,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// NameStanding changes the definition of an instance to the present image of its migration's disk,
-// while an op of the migration waits for the operator: for a running guest the image of its
-// process, if libvirt and the kernel agree; for a guest that is off, the image where the op has
-// left it. at is the position in the journal, records are the op's. Errors are typed for the
-// runner.
+// NameStanding changes the definition of an instance to the present image of its disk while an op
+// of the migration waits for the operator: the image of the running process, if libvirt and the
+// kernel agree, or the image where the op has left a guest that is off. at is the journal's
+// position, records are the op's.
 func (e *Env) NameStanding(ctx context.Context, s *move.Spec, at move.Position, st *op.Status, records []op.Record) error {
 	disk, err := e.look.ConfirmDisk(ctx, s)
 	var disagreed *look.WitnessesDisagreeError
@@ -50,11 +49,11 @@ func (e *Env) NameStanding(ctx context.Context, s *move.Spec, at move.Position, 
 }
 
 // leftAt returns the position of an instance that is off while an op waits for the operator: the
-// journal's position, unless the op waits in its switch.
+// journal's, unless the op waits in its switch.
 func (e *Env) leftAt(ctx context.Context, s *move.Spec, disk *move.DiskState, at move.Position, st *op.Status, records []op.Record) (move.Position, error) {
 	switch goal := move.GoalOf(st.Op.Kind); {
 	case st.Op.Has(AdmitCommittedStep):
-		return move.OnSrc, nil // another program has committed the overlay to src
+		return move.OnSrc, nil // another program has committed the overlay
 	case goal == move.GoalStart && s.Method == move.MethodOverlay && (st.Step == nameOverlayStep || st.Step == SwitchStep):
 		return move.OnOverlay, nil // the overlay reads as src, or has the writes of a guest that was started on it
 	case goal == move.GoalCancel && st.Step == NameSrcStep:
@@ -74,8 +73,8 @@ func (e *Env) leftAt(ctx context.Context, s *move.Spec, disk *move.DiskState, at
 }
 
 // leftOffline is leftAt for a complete of an instance that is kept off, which waits while its
-// definition is changed back from dst. dst was a copy of src when it was named, and has more if the
-// instance was started on it.
+// definition is changed back from dst. dst was a copy of src then, and has more if the instance
+// was started on it.
 func (e *Env) leftOffline(ctx context.Context, s *move.Spec, opID string, records []op.Record) (move.Position, error) {
 	note, err := notedRun(records, NameDstWhileOffStep)
 	if err != nil || note.DstNewer {
@@ -85,8 +84,7 @@ func (e *Env) leftOffline(ctx context.Context, s *move.Spec, opID string, record
 }
 
 // leftInSwitch is leftAt for a complete that waits in its switch. In the pause both chains were
-// equal. For an old image that was written since, see endHasAll. Otherwise dst has everything, and
-// more from a guest that was started on it.
+// equal. endHasAll handles an old image that was written since. Otherwise dst has everything.
 func (e *Env) leftInSwitch(ctx context.Context, s *move.Spec, records []op.Record) (move.Position, error) {
 	note, err := notedRun(records, NameDstStep)
 	if err != nil {
@@ -114,8 +112,8 @@ func (e *Env) leftInSwitch(ctx context.Context, s *move.Spec, records []op.Recor
 	return move.OnDst, nil
 }
 
-// leftInPivot is leftAt for an op that waits in the pivot of a background job. libvirt names the
-// end after QEMU has moved to it, and the guest may have run there since.
+// leftInPivot is leftAt for an op that waits in the pivot of a background job. libvirt changes the
+// definition to the end after QEMU has moved to it, and the guest may have written there since.
 func (e *Env) leftInPivot(ctx context.Context, s *move.Spec, to move.Direction, disk *move.DiskState, records []op.Record) (move.Position, error) {
 	if disk.Config == to.End {
 		return to.End, nil
@@ -131,7 +129,7 @@ func (e *Env) leftInPivot(ctx context.Context, s *move.Spec, to move.Direction, 
 	return move.OnOverlay, err
 }
 
-// leftBehindJob is leftAt for a complete that waits after the pivot of such a job.
+// leftBehindJob is leftAt for a complete that waits after the pivot of a background job.
 func (e *Env) leftBehindJob(ctx context.Context, s *move.Spec, records []op.Record) (move.Position, error) {
 	note, err := notedRun(records, PivotStep)
 	if err != nil {
@@ -144,8 +142,8 @@ func (e *Env) leftBehindJob(ctx context.Context, s *move.Spec, records []op.Reco
 	return move.OnDst, err
 }
 
-// notRunOnDst refuses to name the old image if dst was, or may have been, written since the host
-// was booted: each image may have writes that the other lacks.
+// notRunOnDst refuses to name the old image if dst may have been written since the host was
+// booted: each image may have writes that the other lacks.
 func (e *Env) notRunOnDst(ctx context.Context, s *move.Spec) error {
 	dst, err := e.images.Stamp(ctx, s.Dst.Path)
 	if err != nil || dst.UntouchedInItsBoot() {
@@ -156,7 +154,7 @@ func (e *Env) notRunOnDst(ctx context.Context, s *move.Spec) error {
 		s.InstanceName, s.Dst.Path, s.Top())
 }
 
-// notedRun returns the newest note of the switch by this step in the records of an op.
+// notedRun returns the newest note of this step about the switch.
 func notedRun(records []op.Record, step string) (note blockjob.RunNote, err error) {
 	for _, r := range records {
 		if r.Step == step && r.Kind == op.EventNoted && err == nil {

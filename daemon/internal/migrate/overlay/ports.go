@@ -9,7 +9,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 )
 
-// hypervisor has the calls of hv.Hypervisor that these steps make.
 type hypervisor interface {
 	SetConfigChain(ctx context.Context, id, target string, chain []hv.Image) error
 	Snapshot(ctx context.Context, id, target string, overlay hv.Image) error
@@ -18,7 +17,6 @@ type hypervisor interface {
 	Process(ctx context.Context, id, target string) (hv.Process, error)
 }
 
-// images has the calls of move.Images that these steps make.
 type images interface {
 	CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *image.Rights) error
 	CheckOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) (empty bool, err error)
@@ -27,7 +25,6 @@ type images interface {
 	Beside(path string) ([]string, error)
 }
 
-// guards has the calls of move.Guards that these steps make.
 type guards interface {
 	Set(domainID, owner, reason string) error
 	Clear(domainID, owner string) error

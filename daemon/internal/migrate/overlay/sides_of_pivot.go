@@ -13,14 +13,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// These functions find the side of the pivot of a guest that went off or has another process. The
-// two images may differ then.
+// These functions find the side of the pivot of a guest that went off or restarted, when the two
+// images may differ.
 
 // PivotStep is the name of StepPivot.
 const PivotStep = "pivot"
 
-// endHasAll refuses to count a switch as done because the definition or the process has the end, if
-// the old image may have writes that the end lacks.
+// endHasAll does not accept a switch because the definition or the process has the end, if the old
+// image may have writes that the end lacks.
 func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	if move.InBackground(s, to) {
 		if disk.Active {
@@ -41,13 +41,12 @@ func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Di
 		if disk.Active {
 			return nil
 		}
-		// The old image was not written. But QEMU flushes the end when it suspends the guest, and
-		// in the pivot. Only QEMU knew of a failed flush, and may have ended before it reported
-		// that.
+		// The old image was not written. But QEMU flushes the end when it suspends the guest and
+		// in the pivot, and may have ended before it reported a failed flush.
 		return e.sameInBoth(ctx, s, to)
 	case now.RebootedSince(note.Top):
-		// The guest was resumed while the daemon was dead. A synchronous job writes to both images,
-		// but a flush of the guest reaches only the old image.
+		// The guest was resumed while the daemon was dead. A synchronous job writes to both
+		// images, but the guest's flush reaches only the old image.
 		return op.UnknownOutcome(resumedByHand(s, disk.Active))
 	case disk.Active && disk.Dom.Run == note.Run:
 		return nil // its job wrote to both
@@ -55,14 +54,13 @@ func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Di
 		return op.UnknownOutcome(look.EitherHasMore(s, to))
 	}
 	// The guest was resumed while the daemon was dead, or the paused process died before the
-	// definition was changed, and another process has written to the old image.
+	// definition was changed, and a new process has written to the old image.
 	return e.sameInBoth(ctx, s, to)
 }
 
-// dstHasAll refuses to name dst, after the pivot, for a guest that is off with a definition that
-// names the overlay, unless dst has everything. Since the pivot dst has all writes, also of a guest
-// that another program resumed, unless the instance was started on the overlay and wrote there;
-// then both images must read the same.
+// dstHasAll refuses to name dst, after the pivot, for a guest that is off and defined on the
+// overlay, unless dst has everything. Since the pivot dst has all writes, unless the instance was
+// started on the overlay and wrote there; then both images must read the same.
 func (e *Env) dstHasAll(ctx context.Context, r *op.Run, s *move.Spec) error {
 	var note blockjob.RunNote
 	if _, err := r.Noted(PivotStep, &note); err != nil {
@@ -83,9 +81,9 @@ func (e *Env) dstHasAll(ctx context.Context, r *op.Run, s *move.Spec) error {
 }
 
 // overlayHasAll checks a pivot of a background job without an answer before it counts as not done,
-// for a guest that is off with a definition that names the overlay. QEMU may have pivoted, and the
-// guest, resumed by another program, may have written only to the end. An end that is unchanged
-// since libvirt was asked excludes that. Otherwise both images must read the same, or an operator
+// for a guest that is off and defined on the overlay. QEMU may have pivoted, and the guest,
+// resumed by another program, may have written only to the end. An end that is unchanged since
+// libvirt was asked excludes that. Otherwise both images must read the same, or an operator
 // decides: QEMU writes to the end also in the pivot and when it ends.
 func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	var note blockjob.RunNote
@@ -93,7 +91,7 @@ func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *move.Spec, to mov
 		return err
 	}
 	top, err := e.images.Stamp(ctx, s.Top())
-	if err != nil || disk.Active && disk.Dom.Run == note.Run && !top.RebootedSince(note.Top) { // libvirt restarts its count with a boot
+	if err != nil || disk.Active && disk.Dom.Run == note.Run && !top.RebootedSince(note.Top) { // libvirt counts runs from the boot
 		return err
 	}
 	if untouched, err := e.untouchedSinceAsked(ctx, s, to, note); err != nil || untouched {
@@ -108,9 +106,9 @@ func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *move.Spec, to mov
 	return e.blockjob.NoteRun(ctx, r, s, to, disk)
 }
 
-// endWasReached checks a pivot of a background job that libvirt was never asked for before it
-// counts as done because the definition of a guest that is off names the end: another program has
-// named the end, and the overlay may have more.
+// endWasReached checks a pivot of a background job that libvirt was never asked for, when the
+// definition of a guest that is off names the end: another program has named it, and the overlay
+// may have more.
 func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction) error {
 	var note blockjob.RunNote
 	if _, err := r.Noted(PivotStep, &note); err != nil {
@@ -122,8 +120,8 @@ func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *move.Spec, to mov
 	return e.sameInBoth(ctx, s, to)
 }
 
-// untouchedSinceAsked reports whether the end of a direction is known to be unwritten since libvirt
-// was asked for the pivot, or, by the note, libvirt was not asked.
+// untouchedSinceAsked reports whether the end is known to be unwritten since libvirt was asked for
+// the pivot, or libvirt was not asked.
 func (e *Env) untouchedSinceAsked(ctx context.Context, s *move.Spec, to move.Direction, note blockjob.RunNote) (bool, error) {
 	end := to.Image(s).Path
 	if !note.Asked || api.IsNetwork(end) {
@@ -137,8 +135,8 @@ func (e *Env) untouchedSinceAsked(ctx context.Context, s *move.Spec, to move.Dir
 	return !forgotten && !now.WrittenSince(note.End), nil
 }
 
-// sameInBoth makes sure that the overlay and the end of a direction read the same. The instance,
-// which is off, cannot start until then.
+// sameInBoth makes sure that the overlay and the end read the same. A guard keeps the instance off
+// until then.
 func (e *Env) sameInBoth(ctx context.Context, s *move.Spec, to move.Direction) error {
 	if err := e.guards.Set(s.InstanceID, ChainOwner(s), mayLack(s)); err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 )
 
 // StepNameEnd changes the definition to dst before the switch, while the guest is paused and both
-// chains read the same: after any crash either name is right. It stays right if another program
-// resumes the guest, since the mirror writes to both.
+// chains read the same: after any crash either name is right. Either stays right if another
+// program resumes the guest, since the mirror writes to both.
 func (e *Env) StepNameEnd(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		disk, err := e.look.ReadActive(ctx, s)
@@ -29,7 +29,7 @@ func (e *Env) StepNameEnd(to move.Direction) op.Step {
 		switch mirror, err := disk.MirrorTo(to, s); {
 		case err != nil:
 			return err
-		case mirror == nil && disk.Live != to.End: // it is another process by now, and dst does not get its writes
+		case mirror == nil && disk.Live != to.End: // another process: dst lacks its writes
 			return look.JobEndedEarly(s, to.Image(s))
 		}
 		if err := e.blockjob.NoteRun(ctx, r, s, to, disk); err != nil {
@@ -54,7 +54,7 @@ func (e *Env) StepNameEnd(to move.Direction) op.Step {
 			return nil
 		case disk.Config == to.End:
 			// The process died after the definition named the end: the instance may have been
-			// started from there since.
+			// started there.
 			return e.underGuard(s, "taking back", func() error { return e.unnameEnd(ctx, r, s) })
 		}
 		return op.UnknownOutcome(look.ChainChanged(s, disk))
@@ -71,11 +71,11 @@ func (e *Env) StepNameEnd(to move.Direction) op.Step {
 	return seal.Provided(named, e.seal.EndUnchangedInPause(to))
 }
 
-// StepNameLeft changes the definition to the end after the switch: a commit, and a copy in the
-// background, do not write to both images, so the definition names the overlay while the guest may
-// write to it. libvirt has changed the name in the pivot; this step verifies that. It ignores
-// another program's change, since the guest is paused: StepSettle reports it. left returns the
-// error for a disk that is on the overlay, or would be after the next start.
+// StepNameLeft changes the definition to the end after the switch: a commit, and a background
+// copy, do not write to both images, so the definition names the overlay while the guest may write
+// to it. libvirt changes it in the pivot, and this step verifies that. It ignores another
+// program's change: StepSettle reports it after the pause. left returns the error for a disk that
+// is on the overlay, now or after the next start.
 func (e *Env) StepNameLeft(to move.Direction, left func(*op.Run, *move.Spec, *move.DiskState) *api.Error) op.Step {
 	named := func(disk *move.DiskState) bool {
 		return disk.Config == to.End || disk.Config != move.OnOverlay && disk.Active && disk.Live == to.End
@@ -114,8 +114,8 @@ func (e *Env) StepNameLeft(to move.Direction, left func(*op.Run, *move.Spec, *mo
 }
 
 // nameDstOfOff changes the definition to dst for a guest that went off after the pivot. Where the
-// guard hook does not work it may be started on the overlay meanwhile, and its new writes are then
-// only there.
+// guard hook does not work the guest may be started on the overlay meanwhile, and its new writes
+// are then only there.
 func (e *Env) nameDstOfOff(ctx context.Context, r *op.Run, s *move.Spec) error {
 	if err := e.dstHasAll(ctx, r, s); err != nil {
 		return err

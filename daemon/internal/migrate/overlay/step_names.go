@@ -2,7 +2,7 @@
 
 package overlay
 
-// The names of the steps that change the definition of a guest to the end of its switch.
+// The steps that name the end of a switch in the definition.
 const (
 	NameDstStep           = "name_dst"
 	NameDstAfterPivotStep = "name_dst_after_pivot" // of a job that writes in the background
@@ -10,6 +10,6 @@ const (
 	NameSrcStep           = "name_src"
 )
 
-// AdmitCommittedStep is the name of the first step of a cancel after another program has committed
-// the overlay.
+// AdmitCommittedStep is the first step of a cancel after another program has committed the
+// overlay.
 const AdmitCommittedStep = "admit_committed"

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// StepKeepOff keeps the instance of an offline migration, if any, off until the migration ends: src
-// is frozen because no program may open it.
+// StepKeepOff keeps the instance of an offline migration off until the migration ends: src is
+// frozen because no program may open it.
 func (e *Env) StepKeepOff() op.Step {
 	hold := func(ctx context.Context, s *move.Spec) error {
 		if !s.Attached() {
@@ -62,13 +62,13 @@ func (e *Env) StepKeepOff() op.Step {
 	return seal.Provided(move.Step(KeepOffStep, do, undo, nil), e.seal.SrcUnchanged)
 }
 
-// KeepOffStep is its name in journals, which is older than the holds of step_hold.go.
+// KeepOffStep keeps its name from older journals.
 const (
 	KeepOffStep    = "hold"
 	EndKeepOffStep = "let_go"
 )
 
-// StepEndKeepOff ends the guard of StepKeepOff: the instance may be started.
+// StepEndKeepOff removes the guard of StepKeepOff.
 func (e *Env) StepEndKeepOff() op.Step {
 	do := func(_ context.Context, _ *op.Run, s *move.Spec) error { return e.endKeepOff(s) }
 	return move.Step(EndKeepOffStep, do, nil, nil)
@@ -82,7 +82,7 @@ func (e *Env) endKeepOff(s *move.Spec) error {
 }
 
 // StepNameDestination changes the definition of the instance that is kept off to dst. The copy is
-// verified and the instance has not run since, so both names read the same and the step can be
+// verified and the instance has not run since, so both names read the same, and the step can be
 // undone.
 func (e *Env) StepNameDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
@@ -96,8 +96,7 @@ func (e *Env) StepNameDestination() op.Step {
 		if disk.Active || (disk.Config != move.OnSrc && disk.Config != move.OnDst) {
 			return look.ChainChanged(s, disk)
 		}
-		// Where the guard hook does not work, the instance may have been started since the
-		// comparison.
+		// Where the guard hook does not work, the instance may have run since the comparison.
 		if _, err := e.seal.SealedOrSame(ctx, s, r.OpID()); err != nil {
 			return err
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// StepCreateOverlay makes the empty overlay over src, with the rights of src. QEMU needs them where
-// libvirt does not change the rights of images. The owner of src needs them afterwards, since
-// libvirt gives src the owner of the overlay when the guest is brought back.
+// StepCreateOverlay makes the empty overlay over src, with src's rights. QEMU needs them where
+// libvirt does not change the rights of images. The owner of src needs them later, since libvirt
+// gives src the owner of the overlay when the guest is brought back.
 func (e *Env) StepCreateOverlay() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error {
 		if err := e.images.CreateOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes(), s.SrcRights); err != nil {
@@ -28,7 +28,7 @@ func (e *Env) StepCreateOverlay() op.Step {
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *move.Spec) (op.Observation, error) {
 		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes())
-		// A file from an interrupted try is no overlay yet. No definition names it, and
+		// A file from an interrupted try is no overlay yet: no definition names it, and
 		// CreateOverlay makes it again.
 		return e.look.DoneIfOpens(ctx, s, s.Overlay, op.DoneIf(err == nil), nil)
 	}
@@ -40,8 +40,8 @@ func (e *Env) StepCreateOverlay() op.Step {
 		if _, err := r.Noted(nameOverlayStep, &note); err != nil {
 			return err
 		}
-		// A guest may have run on the overlay and been put back on src since. Then its writes are
-		// only in the overlay, unless an operator was asked to commit them.
+		// A guest may have run on the overlay and returned to src. Then its writes are only in the
+		// overlay, unless an operator was asked to commit them.
 		empty, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes())
 		if !note.Left && !errors.Is(err, image.ErrAbsent) && (err != nil || !empty) {
 			return op.UnknownOutcome(look.OverlayHasData(s, err))
@@ -62,8 +62,8 @@ func (e *Env) overlayUnused(ctx context.Context, s *move.Spec) error {
 	return e.look.NotNamed(ctx, s.Overlay)
 }
 
-// StepRemoveOverlay removes the overlay at the end of a migration: its data is in dst (or back in
-// src) and the registry knows the end.
+// StepRemoveOverlay removes the overlay at the end of a migration: its data is in dst or src, and
+// the registry knows the end.
 func (e *Env) StepRemoveOverlay() op.Step {
 	observe := func(ctx context.Context, _ *op.Run, s *move.Spec) (op.Observation, error) {
 		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes())
@@ -76,7 +76,7 @@ func (e *Env) StepRemoveOverlay() op.Step {
 		if err := e.images.Remove(ctx, s.Overlay); err != nil {
 			return err
 		}
-		if _, err := e.blockjob.EndWriteLimits(ctx, s); err != nil { // the limits of a guest that is now off
+		if _, err := e.blockjob.EndWriteLimits(ctx, s); err != nil { // of a guest that is now off
 			return err
 		}
 		if left := e.BesideOverlay(s); left != "" {
@@ -87,9 +87,8 @@ func (e *Env) StepRemoveOverlay() op.Step {
 	return move.Step("remove_overlay", do, nil, observe)
 }
 
-// BesideOverlay returns a remark with the files that have the overlay's name with another ending:
-// images of snapshots that another program made and merged meanwhile. It returns "" if there are
-// none.
+// BesideOverlay returns a remark with the files that have the overlay's name with another ending,
+// or "": images of snapshots that another program made and merged meanwhile.
 func (e *Env) BesideOverlay(s *move.Spec) string {
 	beside, err := e.images.Beside(s.Overlay)
 	if err != nil || len(beside) == 0 {
@@ -99,8 +98,7 @@ func (e *Env) BesideOverlay(s *move.Spec) string {
 }
 
 // StepNameOverlay changes the definition to the overlay over src before the running guest is
-// switched. The overlay is empty and reads as src, so a crash before or after the switch does no
-// harm ("superset first").
+// switched. The empty overlay reads as src, so a crash before or after the switch does no harm.
 func (e *Env) StepNameOverlay() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error {
 		disk, err := e.move.ReadDisk(ctx, s)
@@ -141,7 +139,7 @@ func (e *Env) StepNameOverlay() op.Step {
 
 const nameOverlayStep = "name_overlay"
 
-// leftNote records that the operator was asked to commit the overlay of a start that is undone.
+// leftNote records that the operator was asked to commit the overlay of an undone start.
 type leftNote struct {
 	Left bool `json:"left"`
 }
@@ -154,7 +152,7 @@ func leftOnOverlay(ctx context.Context, r *op.Run, s *move.Spec, disk *move.Disk
 }
 
 // unnameLiveOverlay removes the overlay from the definition of a guest that runs on src, and looks
-// again: the snapshot may have been queued in libvirt before the change.
+// again: libvirt may have queued the snapshot before the change.
 func (e *Env) unnameLiveOverlay(ctx context.Context, r *op.Run, s *move.Spec) error {
 	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.SrcChain()); err != nil {
 		return e.move.HVError(err)
@@ -174,9 +172,8 @@ func (e *Env) unnameLiveOverlay(ctx context.Context, r *op.Run, s *move.Spec) er
 	return err
 }
 
-// unnameUnusedOverlay removes the overlay from the definition of a stopped instance, which may have
-// run on the overlay since. So only an empty overlay is given up, and the guard prevents a start
-// meanwhile.
+// unnameUnusedOverlay removes an empty overlay from the definition of a stopped instance, which
+// may have run on the overlay. The guard prevents a start meanwhile.
 func (e *Env) unnameUnusedOverlay(ctx context.Context, r *op.Run, s *move.Spec) error {
 	if err := e.guards.Set(s.InstanceID, s.Owner(), "Volferry is undoing the start of a migration of volume "+s.VolumeName); err != nil {
 		return err

@@ -18,12 +18,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// pivotRetry is how long to wait when QEMU reports that the job is not ready.
+// pivotRetry is the wait while QEMU reports that the job is not ready.
 const pivotRetry = 5 * time.Millisecond
 
-// StepPivot makes the end the disk of the running guest. It is the commit point. If the process
+// StepPivot moves the running guest's disk to the end. It is the commit point. If the process
 // ended in the pause and the definition names the end, no pivot is needed: both chains have the
-// last write of the paused guest.
+// paused guest's last write.
 func (e *Env) StepPivot(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		disk, err := e.move.ReadDisk(ctx, s)
@@ -48,7 +48,7 @@ func (e *Env) StepPivot(to move.Direction) op.Step {
 		background := move.InBackground(s, to)
 		var before blockjob.RunNote
 		if background {
-			if disk.Config == to.End { // named by another program, and would count as a completed pivot
+			if disk.Config == to.End { // by another program, and would count as a completed pivot
 				if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.BeforeChain()); err != nil {
 					return e.move.HVError(err)
 				}
@@ -74,7 +74,7 @@ func (e *Env) StepPivot(to move.Direction) op.Step {
 			}
 		}
 		if lookErr == nil && now.Active && now.Live == s.Before() && now.Mirror == nil {
-			return look.JobEndedEarly(s, to.Image(s)) // it is another process by now
+			return look.JobEndedEarly(s, to.Image(s)) // it is another process
 		}
 		return e.look.GuestError(ctx, s, err)
 	}
@@ -99,8 +99,8 @@ func (e *Env) StepPivot(to move.Direction) op.Step {
 	return seal.Provided(move.Step(PivotStep, do, nil, observe), e.seal.EndUnchangedInPause(to))
 }
 
-// nameTakenBack ends an op when the definition no longer names the end, as is required before a
-// pivot: another program has changed it since StepNameEnd.
+// nameTakenBack ends an op if another program has changed the definition since StepNameEnd: a
+// pivot requires that the definition names the end.
 func nameTakenBack(s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	if err := look.MayName(disk, s, to); err != nil {
 		return err
@@ -108,10 +108,10 @@ func nameTakenBack(s *move.Spec, to move.Direction, disk *move.DiskState) error 
 	return &move.WorldChangedError{What: fmt.Sprintf("the definition of instance %s was changed back by somebody while its disk was being switched", s.InstanceName)}
 }
 
-// pivotMayCome stops an op with a guest that may move to dst at any moment: libvirtd was asked for
-// the pivot and died, and refuses it now, while the job exists. It attached the base images the
-// first time and cannot attach them again; QEMU may have received the pivot, and be flushing dst. A
-// guest that was resumed would write to dst, and no definition would name dst.
+// pivotMayCome stops an op with a guest that may move to dst at any moment: libvirtd died in the
+// pivot, and refuses it now, while the job exists. It attached the base images the first time and
+// cannot attach them again; QEMU may have received the pivot, and be flushing dst. A resumed guest
+// would write to dst, and no definition would name dst.
 func (e *Env) pivotMayCome(ctx context.Context, s *move.Spec, disk *move.DiskState) error {
 	open, err := e.look.OpenImages(ctx, s)
 	if err != nil {

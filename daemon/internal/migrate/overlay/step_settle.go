@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// StepSettle makes sure, with the guest running again, that no definition names the chain before
-// the switch, and that the guest's process has closed it.
+// StepSettle makes sure, with the guest running again, that neither a definition nor the guest's
+// process has the chain before the switch.
 func (e *Env) StepSettle(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		e.progress.Clear(s.MigrationID)
@@ -62,7 +62,6 @@ func (e *Env) StepSettle(to move.Direction) op.Step {
 	return move.Step(blockjob.SettleStep, do, nil, nil)
 }
 
-// assertClosed waits until the guest's process has closed an image.
 func (e *Env) assertClosed(ctx context.Context, s *move.Spec, path string) error {
 	files, err := e.openFiles(ctx, s, path)
 	if err != nil {

@@ -21,22 +21,22 @@ import (
 
 // SwitchOutput is the cost of the switch to the overlay for the guest.
 type SwitchOutput struct {
-	// StallMS is how long libvirt blocked the guest's writes, as measured by the host; nil if no
+	// StallMS is how long libvirt blocked the guest's writes, measured by the host; nil if no
 	// guest ran.
 	StallMS *float64 `json:"stall_ms"`
-	// Process is the guest's process that was switched to the overlay; empty if unknown.
+	// Process is the guest's process that was switched; empty if unknown.
 	Process string `json:"process,omitempty"`
 }
 
-// switchNote is written after libvirt has reported the guest on the overlay: a guest that is saved
-// from now on will be restored there.
+// switchNote is written after libvirt has reported the guest on the overlay: from now on a saved
+// guest would be restored there.
 type switchNote struct {
 	Switched bool `json:"switched"`
 }
 
 // StepSwitchToOverlay switches the running guest to the overlay. It is the commit point of start:
-// from here the overlay may have writes of the guest, and only a cancel goes back. Without a
-// running guest nothing is switched: the definition already names the overlay for each later start.
+// from here the overlay may have writes of the guest. Without a running guest nothing is switched:
+// the definition already names the overlay.
 func (e *Env) StepSwitchToOverlay() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		disk, err := e.move.ReadDisk(ctx, s)
@@ -55,7 +55,7 @@ func (e *Env) StepSwitchToOverlay() op.Step {
 		if err := e.look.CheckNoBitmapAppeared(ctx, s); err != nil {
 			return err
 		}
-		if err := e.move.FlushEarly(ctx, s, s.Src.Path); err != nil { // otherwise QEMU flushes it with the guest's writes blocked
+		if err := e.move.FlushEarly(ctx, s, s.Src.Path); err != nil { // QEMU would flush it with the guest's writes blocked
 			return move.LostByGuest(s, err)
 		}
 		process, err := e.hv.Process(ctx, s.InstanceID, s.Target) // before the switch, since this call may wait
@@ -101,20 +101,19 @@ func (e *Env) StepSwitchToOverlay() op.Step {
 	return seal.Provided(move.Step(SwitchStep, do, nil, observe), e.seal.SrcUnchanged)
 }
 
-// The names of the steps that freeze src.
+// The steps that freeze src.
 const (
 	SwitchStep = "switch_to_overlay"
 	FrozenStep = "verify_frozen"
 )
 
-// frozenBound is how long QEMU may take until it has src open for reading only.
+// frozenBound is how long QEMU may take to reopen src for reading only.
 const frozenBound = 5 * time.Second
 
-// frozenRetry is the interval between looks at QEMU's open files.
 const frozenRetry = 50 * time.Millisecond
 
 // StepVerifyFrozen proves the promise of start: live and persistent XML have the overlay over src,
-// and the kernel shows no process of the guest that has src open for writing.
+// and no process of the guest has src open for writing.
 func (e *Env) StepVerifyFrozen() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		disk, err := e.move.ReadDisk(ctx, s)
@@ -124,8 +123,8 @@ func (e *Env) StepVerifyFrozen() op.Step {
 		if disk.Config != move.OnOverlay || (disk.Active && disk.Live != move.OnOverlay) {
 			return op.UnknownOutcome(look.ChainChanged(s, disk))
 		}
-		// libvirt rewrites the persistent XML at a live snapshot and omits the end of the chain;
-		// write the whole chain.
+		// libvirt omits the end of the chain when it rewrites the persistent XML at a live
+		// snapshot.
 		if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.OverlayChain()); err != nil {
 			return e.move.HVError(err)
 		}
@@ -153,7 +152,7 @@ func (e *Env) StepVerifyFrozen() op.Step {
 	return move.Step(FrozenStep, do, nil, nil)
 }
 
-// openFiles returns the guest's open files on an image. Its errors are typed for the runner.
+// openFiles returns the guest's open files on an image, with errors typed for the runner.
 func (e *Env) openFiles(ctx context.Context, s *move.Spec, path string) ([]hv.OpenFile, error) {
 	files, err := e.hv.OpenFiles(ctx, s.InstanceID, path)
 	if errors.Is(err, hv.ErrUnavailable) {
@@ -166,7 +165,7 @@ func (e *Env) openFiles(ctx context.Context, s *move.Spec, path string) ([]hv.Op
 }
 
 // awaitNotWritten waits until no process of the guest has src open for writing. After the bound it
-// returns a text that names the process.
+// names the process.
 func (e *Env) awaitNotWritten(ctx context.Context, s *move.Spec) (wrong string, err error) {
 	var by hv.OpenFile
 	frozen, err := retry.Poll(ctx, frozenRetry, frozenBound, func() (bool, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// underGuard runs do for an instance that no other guard keeps off.
+// underGuard runs do with the instance guarded.
 func (e *Env) underGuard(s *move.Spec, doing string, do func() error) error {
 	if err := e.guards.Set(s.InstanceID, s.Owner(), "Volferry is "+doing+" the switch of volume "+s.VolumeName+" of this instance; it may start again in a moment"); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (e *Env) underGuard(s *move.Spec, doing string, do func() error) error {
 }
 
 // unnameEnd changes the definition back to the chain before a switch to dst that is undone. The
-// instance may have been started on dst meanwhile, so both must read the same.
+// instance may have been started on dst, so both must read the same.
 func (e *Env) unnameEnd(ctx context.Context, r *op.Run, s *move.Spec) error {
 	if err := e.offAtEnd(ctx, s); err != nil {
 		return err
@@ -70,8 +70,8 @@ func (e *Env) offAtEnd(ctx context.Context, s *move.Spec) error {
 	return nil
 }
 
-// renameEndIfWritten changes the definition back to dst if dst was written since it was compared,
-// which is possible where the guard hook does not work: the guest's new writes are only in dst.
+// renameEndIfWritten changes the definition back to dst if dst was written since the comparison,
+// which is possible where the guard hook does not work: only dst has the guest's new writes.
 func (e *Env) renameEndIfWritten(ctx context.Context, s *move.Spec, compared image.Stamp) error {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil {
@@ -91,10 +91,10 @@ func (e *Env) renameEndIfWritten(ctx context.Context, s *move.Spec, compared ima
 	return op.Retry(request.BusyDelay, look.GuestIsOn(s))
 }
 
-// endDiffers returns the error for a dst that differs from the old image, where its instance is
+// endDiffers returns the error for a dst that differs from the old image, when its instance is
 // brought back. In the pause both read the same. If the old image was written since, a guest that
-// another program resumed wrote to it, and to dst too, except for the last flushed writes before
-// the host went down. Otherwise a guest that was started on dst wrote only there.
+// another program resumed wrote to both, except for the last flushed writes before the host went
+// down. Otherwise a guest that was started on dst wrote only there.
 func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *move.Spec) error {
 	var note blockjob.RunNote
 	step := NameDstStep
@@ -115,8 +115,8 @@ func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *move.Spec) error {
 	differs := api.Errorf(api.CodeChainChanged,
 		"instance %s was started on %s while its switch there was taken back, and has written there what %s lacks; nothing was deleted; `%s` shows what is known",
 		s.InstanceName, s.Dst.Path, s.Place(s.Before()), s.WhichCommand())
-	// It may be unknown whether only dst was written: the kernel that counted was rebooted since,
-	// or, without a pause, src has changed.
+	// It may be unknown whether only dst was written: the kernel that counted was rebooted, or,
+	// without a pause, src has changed.
 	unsure := !note.DstNewer && now.Device && now.RebootedSince(note.Top)
 	if !noted {
 		unsealed := e.seal.Sealed(ctx, s, r.OpID())
@@ -137,8 +137,8 @@ func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *move.Spec) error {
 	return op.UnknownOutcome(move.Cured(differs, convert))
 }
 
-// resumedByHand returns the error for a guest that was resumed in its switch: its last flushed
-// writes may be only in the old image.
+// resumedByHand returns the error for a guest that was resumed in its switch: only the old image
+// may have its last flushed writes.
 func resumedByHand(s *move.Spec, runs bool) *api.Error {
 	resumed := api.Errorf(api.CodeChainChanged,
 		"instance %s was resumed by somebody while its disk was switched to %s, wrote, and the host went down before the switch was over: the last writes that it flushed may be in %s alone. "+
