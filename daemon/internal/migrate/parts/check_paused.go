@@ -11,9 +11,8 @@ import (
 )
 
 // CheckPaused refuses a move with all guests paused if no method could move the volume from this
-// instance: because of its image, the instance and its disk, or other users on this host. beside
-// are the ids of the instances that have the volume in the registry; all are paused. It changes
-// nothing.
+// instance, because of its image, the instance, its disk, or other users on this host. beside are
+// the ids of the volume's instances in the registry; all are paused. It changes nothing.
 func (p *Parts) CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error {
 	if err := p.preflight.CheckRecorded(ctx, vol); err != nil {
 		return err
@@ -32,14 +31,14 @@ func (p *Parts) CheckPaused(ctx context.Context, vol api.Volume, att api.Attachm
 	if err := p.preflight.CheckQcow2(ctx, s, dom); err != nil {
 		return err
 	}
-	// The host that copies repeats this when the guests are saved.
+	// The copying host repeats this when the guests are saved.
 	if err := p.preflight.CheckPlace(ctx, s.VolumeName, s.Src, att.InstanceID); err != nil {
 		return err
 	}
 	return p.look.CheckSrcNotInUse(ctx, s, beside...)
 }
 
-// CheckCopySaved makes all checks of CopySaved, and returns the location of dst. It changes
+// CheckCopySaved makes the checks of CopySaved, and returns the location of dst. It changes
 // nothing.
 func (p *Parts) CheckCopySaved(ctx context.Context, in api.CopySaved) (api.Location, error) {
 	h, err := p.ledHistory(ctx, in.MigrationID)

@@ -18,9 +18,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Live begins this host's next part of a move while all guests write. in is the body of one of the
-// calls of package api with names that begin with Live. It returns as soon as the op has begun. A
-// call that ends something first stops the running copy.
+// Live begins this host's next part of a move while all guests write, and returns. in is the body
+// of a call of package api with a name that begins with Live. A call that ends something first
+// stops the running copy.
 func (p *Parts) Live(ctx context.Context, opID string, in any) error {
 	live, err := liveInput(in)
 	if err != nil {
@@ -65,7 +65,6 @@ func liveInput(in any) (*move.LiveInput, error) {
 	return &live, checkLive(&live)
 }
 
-// checkLive refuses a body that is invalid by itself.
 func checkLive(in *move.LiveInput) error {
 	if err := preflight.CheckLiveVolume(&in.LiveVolume); err != nil {
 		return err
@@ -87,8 +86,7 @@ func checkLive(in *move.LiveInput) error {
 	return in.CopyOptions.Check()
 }
 
-// decideLive adds what the registry's calls lack: the disks of the guests, and the kinds of src and
-// dst.
+// decideLive adds to the registry's call the guests' disks, and the kinds of src and dst.
 func (p *Parts) decideLive(ctx context.Context, in *move.LiveInput) (err error) {
 	if in.Guests, err = p.liveGuests(ctx, in); err != nil {
 		return err
@@ -117,8 +115,8 @@ func (p *Parts) decideLive(ctx context.Context, in *move.LiveInput) (err error) 
 	return nil
 }
 
-// liveGuests returns the guests at the move's beginning on this host, from the journal: during a
-// move no instance gets or loses the volume. For the first call they are looked up.
+// liveGuests returns this host's guests at the move's beginning, from the journal: during a move
+// no instance gets or loses the volume. For the first call they are looked up.
 func (p *Parts) liveGuests(ctx context.Context, in *move.LiveInput) ([]move.LiveGuest, error) {
 	ops, err := p.journal.Group(ctx, in.Group())
 	if err != nil {
@@ -135,7 +133,7 @@ func (p *Parts) liveGuests(ctx context.Context, in *move.LiveInput) ([]move.Live
 		return first.Guests, nil
 	}
 	if in.Kind != move.KindLiveTrack {
-		return nil, nil // nothing was begun on this host
+		return nil, nil // nothing was begun here
 	}
 	vol, err := p.registry.Volume(ctx, in.VolumeID)
 	if err != nil {
@@ -159,7 +157,7 @@ func (p *Parts) liveGuests(ctx context.Context, in *move.LiveInput) ([]move.Live
 	return guests, nil
 }
 
-// stopLiveCopies ends the copies of a move. Requests that wait for them begin afterwards.
+// stopLiveCopies ends the copies of a move. Requests that wait for them then begin.
 func (p *Parts) stopLiveCopies(ctx context.Context, migrationID string) error {
 	for _, st := range p.runner.Active() {
 		if st.Op.Group != move.LiveGroup(migrationID) || st.Op.Kind != move.KindLiveRound && st.Op.Kind != move.KindLiveLast {

@@ -19,12 +19,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// liveWatchEvery is the interval of the checks whether the registry still wants the guests tracked.
 const liveWatchEvery = time.Minute
 
 // WatchLive untracks, until ctx ends, the guests of moves that the registry has ended without this
-// host, or does not know (after a restore): bitmaps cost the guests time, and guards keep them off.
-// The registry requests that itself, but it may have been unavailable, or this host fenced.
+// host, or does not know after a restore: bitmaps cost the guests time, and guards keep guests
+// off. The registry requests that itself, but it may have been unavailable, or this host fenced.
 func (p *Parts) WatchLive(ctx context.Context) error {
 	tick := time.NewTicker(liveWatchEvery)
 	defer tick.Stop()
@@ -40,7 +39,7 @@ func (p *Parts) WatchLive(ctx context.Context) error {
 	}
 }
 
-// UntrackUnwanted untracks the guests of all moves that the registry no longer leads.
+// UntrackUnwanted untracks the guests of moves that the registry no longer leads.
 func (p *Parts) UntrackUnwanted(ctx context.Context) error {
 	ops, err := p.journal.Ops(ctx, move.KindLiveTrack, false)
 	if err != nil {
@@ -60,7 +59,6 @@ func (p *Parts) UntrackUnwanted(ctx context.Context) error {
 	return failures
 }
 
-// untrackIfUnwanted is untrackUnwanted for the move of one of its ops.
 func (p *Parts) untrackIfUnwanted(ctx context.Context, track op.Op) error {
 	var in move.LiveInput
 	if err := json.Unmarshal(track.Input, &in); err != nil {
@@ -83,14 +81,14 @@ func (p *Parts) untrackIfUnwanted(ctx context.Context, track op.Op) error {
 		return nil
 	}
 	p.log.Warn("the registry leads a move no more whose guests are still followed; that is ended", "migration", in.MigrationID, "volume", in.VolumeName)
-	// The id is the same after a crash, and another one if this op ends without having done it.
+	// The id is the same after a crash, and another if this op fails.
 	id := uuid.NewSHA1(uuid.MustParse(in.MigrationID), fmt.Appendf(nil, "untrack %d", live.Ops)).String()
 	return p.Live(ctx, id, api.LiveUntrack{LiveVolume: in.LiveVolume})
 }
 
 // StoodStill returns an error if a guest of a move while all guests write has written since the
-// last read of its writes: its process, which is about to end, still has the bitmap. It returns nil
-// for other moves. The guest must not be resumed meanwhile.
+// last read of its writes, by the bitmap in its process, which is about to end. It returns nil for
+// other moves. The guest must not be resumed meanwhile.
 func (p *Parts) StoodStill(ctx context.Context, migrationID, instanceID string) error {
 	live, err := p.history.LiveDone(ctx, migrationID)
 	if err != nil || !live.Tracked {

@@ -10,18 +10,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hypervisor has the calls of hv.Hypervisor that this package makes.
 type hypervisor interface {
 	Tracking(ctx context.Context, id string, target string) ([]hv.DirtyBitmap, error)
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
 }
 
-// images has the calls of move.Images that this package makes.
 type images interface {
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
 }
 
-// registry has the calls of move.Registry that this package makes.
 type registry interface {
 	Volume(ctx context.Context, id string) (api.Volume, error)
 	Migration(ctx context.Context, id string) (api.Migration, error)

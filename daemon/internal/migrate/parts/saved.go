@@ -20,9 +20,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CopySaved makes dst and copies src to it, while all guests of the volume are saved. It returns as
-// soon as the op has begun. The op has dst as its location (Request); an undone op has removed what
-// it made.
+// CopySaved begins an op that makes dst and copies src to it while all guests are saved. Request
+// returns dst as the op's location; an undone op has removed dst.
 func (p *Parts) CopySaved(ctx context.Context, opID string, in api.CopySaved) error {
 	_, err := p.admission.Submit(ctx, request.Request{
 		OpID: opID, Kind: move.KindCopySaved, Body: in,
@@ -33,8 +32,7 @@ func (p *Parts) CopySaved(ctx context.Context, opID string, in api.CopySaved) er
 	return err
 }
 
-// MakeLive makes dst for a move while all guests write, empty and as large as src. It returns as
-// soon as the op has begun. The op has dst as its location, as with CopySaved.
+// MakeLive is CopySaved for a move while all guests write: dst is empty and as large as src.
 func (p *Parts) MakeLive(ctx context.Context, opID string, in api.LiveMake) error {
 	v := in.LiveVolume
 	_, err := p.admission.Submit(ctx, request.Request{
@@ -51,7 +49,6 @@ func (p *Parts) MakeLive(ctx context.Context, opID string, in api.LiveMake) erro
 	return err
 }
 
-// decideLed decides about the op that makes dst in a move that the registry leads.
 func (p *Parts) decideLed(ctx context.Context, opID, kind, method string, in api.CopySaved) (*history.OpInput, error) {
 	h, err := p.ledHistory(ctx, in.MigrationID)
 	if err != nil {
@@ -69,8 +66,8 @@ func (p *Parts) decideLed(ctx context.Context, opID, kind, method string, in api
 	return &history.OpInput{Input: move.Input{Spec: *spec, RequestID: opID}, Planned: plans.Planned{Kind: kind}}, nil
 }
 
-// ledHistory returns this host's history of a move that the registry leads, empty if it has done
-// nothing.
+// ledHistory returns this host's history of a move that the registry leads, empty if there is
+// none.
 func (p *Parts) ledHistory(ctx context.Context, id string) (*history.Migration, error) {
 	if _, err := uuid.Parse(id); err != nil {
 		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", id)
@@ -85,7 +82,7 @@ func (p *Parts) ledHistory(ctx context.Context, id string) (*history.Migration, 
 	return h, err
 }
 
-// mayCopyLed refuses a copy during or after another copy, and after a request to drop it.
+// mayCopyLed refuses a second copy, and a copy after a request to drop it.
 func mayCopyLed(h *history.Migration) error {
 	if o := h.Find(move.GoalCancel); o != nil && !o.Undone() {
 		return api.Errorf(api.CodeStateForbidden, "cannot copy volume %s: its migration %s is being cancelled", h.Spec.VolumeName, h.Spec.MigrationID)
@@ -121,7 +118,7 @@ func (p *Parts) preflightLed(ctx context.Context, method string, in api.CopySave
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Src: in.Src,
 		CopyOptions: in.CopyOptions, Method: method,
 	}
-	// The volume may be on another host; then that host has reported the place to the registry.
+	// The volume's host may be another, which has reported the place to the registry.
 	if err := p.preflight.CheckPlace(ctx, s.VolumeName, s.Src, location.InstancesOf(vol)...); err != nil {
 		return nil, err
 	}
@@ -149,7 +146,6 @@ func (p *Parts) preflightLed(ctx context.Context, method string, in api.CopySave
 	return s, p.preflight.CheckFilesystems(ctx, s, nil)
 }
 
-// nameDestination sets the registry's reserved name of a dst in a pool.
 func nameDestination(s *move.Spec, name string) error {
 	if name == "" || s.Dst.Pool == "" {
 		return nil
@@ -161,8 +157,8 @@ func nameDestination(s *move.Spec, name string) error {
 	return nil
 }
 
-// DropSaved removes src or dst of this host's copy for a move that the registry leads. It returns
-// as soon as the op has begun. A running copy is stopped first, and a later copy is refused.
+// DropSaved begins an op that removes src or dst of this host's copy for a move that the registry
+// leads. It first stops a running copy, and a later copy is refused.
 func (p *Parts) DropSaved(ctx context.Context, opID string, in api.DropSaved) error {
 	kind := map[string]string{api.DropSrc: move.KindDropSrc, api.DropDst: move.KindDropDst}[in.Drop]
 	if kind == "" {
@@ -199,7 +195,6 @@ func (p *Parts) decideDropSaved(ctx context.Context, opID, kind string, in api.D
 	return &history.OpInput{Input: move.Input{Spec: spec, RequestID: opID}, Planned: plans.Planned{Kind: kind}}, nil
 }
 
-// mayDrop refuses to remove an image that may still be needed, or written.
 func (p *Parts) mayDrop(ctx context.Context, h *history.Migration, kind string, in api.DropSaved) error {
 	done := h.CopiedBefore(len(h.Ops))
 	if h.Spec.Method == move.MethodLive {
