@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// Env has the steps that suspend and resume a guest, and those that need it suspended.
+// Env has the steps of this package.
 type Env struct {
 	fence     *move.Fence
 	guards    guards
@@ -40,7 +40,7 @@ type Env struct {
 	transfer *transfer.Env
 }
 
-// New makes an Env of the ports, and of the packages below this one.
+// New makes an Env.
 func New(d *move.Deps, blockjobEnv *blockjob.Env, lookEnv *look.Env, moveEnv *move.Env, placeEnv *place.Env, sealEnv *seal.Env, transferEnv *transfer.Env) *Env {
 	return &Env{
 		fence:     d.Fence,

@@ -9,7 +9,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-// hypervisor has the calls of hv.Hypervisor that these steps make.
 type hypervisor interface {
 	SetConfigChain(ctx context.Context, id, target string, chain []hv.Image) error
 	RunState(ctx context.Context, id string) (hv.RunState, error)
@@ -20,19 +19,16 @@ type hypervisor interface {
 	Process(ctx context.Context, id, target string) (hv.Process, error)
 }
 
-// images has the calls of move.Images that these steps make.
 type images interface {
 	Fold(ctx context.Context, overlay string, into []hv.Image) error
 }
 
-// guards has the calls of move.Guards that these steps make.
 type guards interface {
 	Set(domainID, owner, reason string) error
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
 }
 
-// history has the calls of move.History that these steps make.
 type history interface {
 	EndNotStored(ctx context.Context, s *move.Spec) (bool, error)
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// AbortSteps end the copy job into dst that a mirror, or a failed complete, has left. The process
-// of a guest with QEMU 7.2 may end with a synchronous job, unless the guest is paused. Without a
-// job the guest is not paused.
+// AbortSteps end the copy job into dst of a mirror, or a failed complete. The guest is paused for
+// that, since a guest's process with QEMU 7.2 may end with a synchronous job. Without a job the
+// guest is not paused.
 func (e *Env) AbortSteps(abort op.Step) []op.Step {
 	pause := seal.Provided(e.ifMirrored(e.stepPause(move.ToAbort)), e.look.LeaveSilentDst, e.blockjob.CatchUpToAbort)
 	undo := pause.Undo
@@ -34,7 +34,6 @@ func (e *Env) AbortSteps(abort op.Step) []op.Step {
 	}
 }
 
-// ifMirrored makes a step do nothing if no job of ours remains.
 func (e *Env) ifMirrored(st op.Step) op.Step {
 	do, observe := st.Do, st.Observe
 	idle := func(ctx context.Context, r *op.Run) (bool, error) {
@@ -80,7 +79,7 @@ func (e *Env) StepAbortMirror() op.Step {
 		if err != nil {
 			return op.Unknown, e.endPauseOnDisagreement(ctx, r, s, move.ToAbort, err)
 		}
-		// An active commit belongs to this cancel, from before a crash.
+		// An active commit is this cancel's, from before a crash.
 		return op.DoneIf(!disk.Active || (disk.Live == s.Before() && (disk.Mirror == nil || disk.Ours(move.ToSrc, s) != nil))), nil
 	}
 	return move.Step(AbortStep, do, nil, observe)
@@ -89,8 +88,7 @@ func (e *Env) StepAbortMirror() op.Step {
 // AbortStep is the name of StepAbortMirror.
 const AbortStep = "abort_mirror"
 
-// endMirror ends the copy job if it exists and the guest does not run. The guest stays on its
-// image.
+// endMirror ends the copy job, if any, of a guest that does not run. The guest stays on its image.
 func (e *Env) endMirror(ctx context.Context, s *move.Spec, disk *move.DiskState) error {
 	e.progress.Clear(s.MigrationID)
 	switch {
@@ -109,7 +107,7 @@ func (e *Env) endMirror(ctx context.Context, s *move.Spec, disk *move.DiskState)
 	return move.NotEnded(s)
 }
 
-// StepEndMirror ends our copy job. Other jobs and images on the disk do not matter.
+// StepEndMirror ends our copy job, whatever other jobs and images the disk has.
 func (e *Env) StepEndMirror() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error {
 		disk, err := e.move.ReadDisk(ctx, s)

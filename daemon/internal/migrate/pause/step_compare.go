@@ -10,12 +10,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// StepCompare compares both sides of a mirror, if requested. The guest is paused meanwhile: src is
-// not frozen at any other time.
+// StepCompare compares both sides of a mirror, if requested, with the guest paused, since src is
+// not frozen.
 //
-// If they differ, the guest and the job continue, and the operator decides: each side has received
-// the guest's writes since the mirror began, and may lack some. A mirror that is given up deletes
-// dst.
+// If they differ, guest and job continue, and the operator decides: each side has received the
+// guest's writes since the mirror began, and may lack some. A cancelled mirror deletes dst.
 func (e *Env) StepCompare() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if s.Verify != move.VerifyFull {
@@ -53,7 +52,7 @@ func (e *Env) StepCompare() op.Step {
 func (e *Env) compareSides(ctx context.Context, s *move.Spec) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// A daemon that stops must not leave the guest paused, not even for this.
+	// A daemon that stops must not leave the guest paused.
 	defer context.AfterFunc(e.stopping, func() {
 		cancel(&move.WorldChangedError{What: "the daemon was stopped while both sides were compared"})
 	})()

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// StepGuard keeps a stopped instance off while its overlay is folded. It sets the guard before it
-// looks at the state, so that no start comes in between.
+// StepGuard keeps a stopped instance off while its overlay is folded. It sets the guard first, so
+// that no start comes between.
 func (e *Env) StepGuard(doing string) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error {
 		reason := fmt.Sprintf("Volferry is %s volume %s of this instance; it may start again in a moment", doing, s.VolumeName)
@@ -36,7 +36,7 @@ func (e *Env) StepGuard(doing string) op.Step {
 	return move.Step("guard", do, undo, nil)
 }
 
-// StepUnguard restores the rights of src and allows the instance to start again.
+// StepUnguard restores the rights of src and removes the guard.
 func (e *Env) StepUnguard() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error {
 		e.place.GiveBackSrcRights(ctx, s)
@@ -49,17 +49,17 @@ func (e *Env) StepUnguard() op.Step {
 	return move.Step("unguard", do, nil, observe)
 }
 
-// foldNote is written after the fold and before the definition names the end. If a definition names
-// the end without this note, another program has changed it.
+// foldNote is written after the fold and before the definition names the end: without it another
+// program has changed the definition.
 type foldNote struct {
 	Folded bool `json:"folded"`
 	move.FoldingNote
 }
 
-// StepFold merges the overlay of a stopped instance into the end of the direction, and changes the
-// definition to that end. It is the commit point: from here the end is the authoritative copy. The
-// overlay keeps its data, so an interrupted fold is repeated, and so is a fold without a changed
-// definition: where the guard hook does not work, the instance may have run on the overlay since.
+// StepFold merges a stopped instance's overlay into the end, and changes the definition to the
+// end. It is the commit point: from here the end is the authoritative copy. The overlay keeps its
+// data, so a fold that was interrupted, or has not changed the definition, is repeated: where the
+// guard hook does not work, the instance may have run on the overlay since.
 func (e *Env) StepFold(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if err := e.mayFold(ctx, s, to); err != nil {
@@ -81,7 +81,7 @@ func (e *Env) StepFold(to move.Direction) op.Step {
 		}
 		e.progress.Set(s.MigrationID, move.Progress{Phase: "fold"})
 		if err := e.images.Fold(ctx, s.Overlay, to.Chain(s)); err != nil {
-			// The images of an instance that was started since mayFold are locked.
+			// QEMU locks the images of an instance that was started since mayFold.
 			return cmp.Or(e.mayFold(ctx, s, to), e.foldError(s, err))
 		}
 		if err := r.Note(ctx, foldNote{Folded: true, FoldingNote: move.FoldingNote{Folding: to.End == move.OnSrc}}); err != nil {
@@ -122,8 +122,8 @@ func (e *Env) foldError(s *move.Spec, err error) error {
 	return api.Errorf(api.CodeIOError, "%v; the volume is on its overlay %s as before: mend the storage and call again", err, s.Overlay)
 }
 
-// beginFold makes sure that src was not written since it was frozen, and notes that a fold into src
-// begins.
+// beginFold makes sure that src is unwritten since its freeze, and notes a beginning fold into
+// src.
 func (e *Env) beginFold(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction) error {
 	var note foldNote
 	if _, err := r.Noted(FoldStep, &note); err != nil || note.Folding || to.End != move.OnSrc {
@@ -135,7 +135,6 @@ func (e *Env) beginFold(ctx context.Context, r *op.Run, s *move.Spec, to move.Di
 	return r.Note(ctx, foldNote{FoldingNote: move.FoldingNote{Folding: true}})
 }
 
-// mayFold makes sure that the instance is off and its disk is on the overlay.
 func (e *Env) mayFold(ctx context.Context, s *move.Spec, to move.Direction) error {
 	if err := e.RenameIfStarted(ctx, s, to); err != nil {
 		return err
@@ -156,8 +155,8 @@ func (e *Env) mayFold(ctx context.Context, s *move.Spec, to move.Direction) erro
 }
 
 // RenameIfStarted changes the definition back to the overlay if the instance was started on it
-// during the change, which is possible where the guard hook does not work: the guest's new writes
-// are in the overlay.
+// during the change, which is possible where the guard hook does not work: the overlay has the
+// guest's new writes.
 func (e *Env) RenameIfStarted(ctx context.Context, s *move.Spec, to move.Direction) error {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil {

@@ -20,18 +20,18 @@ import (
 // ToBegin is the pause for the beginning of a job (MustHold).
 var ToBegin = move.PauseWindow{Begin: "pause_to_begin", End: "resume_after_begin"}
 
-// The names of the steps that begin a job with the guest suspended.
+// The steps that begin a job with the guest suspended.
 const (
 	MayBeginStep = "may_begin"
 	BeginStep    = "begin_job"
 )
 
-// HoldBound is how long a guest may be suspended for the beginning of a job. After it the job is
-// ended and the guest continues.
+// HoldBound is how long a guest may be suspended for the beginning of a job. Then the job is ended
+// and the guest continues.
 const HoldBound = 5 * time.Second
 
-// HeldSteps begin the job of a direction with the guest suspended. They do nothing if a job that an
-// earlier op began so still runs.
+// HeldSteps begin the job of a direction with the guest suspended. They do nothing if such a job
+// of an earlier op still runs.
 func (e *Env) HeldSteps(to move.Direction) []op.Step {
 	return []op.Step{
 		seal.Provided(e.stepMayBegin(to), e.seal.SrcUnchanged, e.seal.EndUnchanged(to)),
@@ -42,11 +42,10 @@ func (e *Env) HeldSteps(to move.Direction) []op.Step {
 }
 
 type mayBeginOutput struct {
-	// AtWork: an earlier op began the job with the guest suspended.
 	AtWork bool `json:"at_work"`
 }
 
-// stepMayBegin checks for obstacles to a job, so that the guest is not suspended in vain.
+// stepMayBegin finds obstacles to a job before the guest is suspended.
 func (e *Env) stepMayBegin(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		disk, err := e.look.ReadActive(ctx, s)
@@ -73,7 +72,7 @@ func (e *Env) stepMayBegin(to move.Direction) op.Step {
 			}
 			if to.End == move.OnSrc && !held {
 				// A commit that another program began is adopted (SealedUnlessCommitted). Writes
-				// that it may have missed cannot be found.
+				// that it has missed cannot be found.
 				e.log.Warn("a commit is taken up that was not begun with its guest suspended, as it has to be with this QEMU", "migration", s.MigrationID, "instance", s.InstanceName)
 				held = true
 			}
@@ -104,7 +103,6 @@ func (e *Env) stepMayBegin(to move.Direction) op.Step {
 	return move.Step(MayBeginStep, do, nil, nil)
 }
 
-// unlessAtWork makes a step do nothing if stepMayBegin has found a running job.
 func unlessAtWork(st op.Step) op.Step {
 	do, undo, observe := st.Do, st.Undo, st.Observe
 	idle := func(r *op.Run) (bool, error) {
@@ -135,16 +133,16 @@ func unlessAtWork(st op.Step) op.Step {
 	return st
 }
 
-// BegunOutput is the job that was begun with the guest suspended, and the guest's process, empty if
+// BegunOutput is a job that began with the guest suspended, and the guest's process, empty if
 // unknown.
 type BegunOutput struct {
 	Job     hv.JobKind `json:"job"`
 	Process string     `json:"process"`
 }
 
-// stepBegin begins the job of the suspended guest, and waits until the job tracks all writes. It
-// has no Observe: if a repeated step finds a job after a crash, it is unknown whether the guest was
-// suspended all the time. The job is ended, and begun again.
+// stepBegin begins the job of the suspended guest, and waits until it tracks all writes. It has no
+// Observe: after a crash it is unknown whether the guest was suspended all the time. So the job is
+// ended, and begun again.
 func (e *Env) stepBegin(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		disk, err := e.held(ctx, s)
@@ -163,12 +161,12 @@ func (e *Env) stepBegin(to move.Direction) op.Step {
 			return move.NotEnded(s)
 		}
 		if _, behind, _ := e.fence.Behind(s); behind {
-			return &move.WorldChangedError{What: "this host was fenced"} // in a pause the registry is not asked who owns dst
+			return &move.WorldChangedError{What: "this host was fenced"} // in a pause the registry is not asked
 		}
 		if err := blockjob.MayBegin(disk, s); err != nil {
 			return err
 		}
-		// From here on a commit writes src: no later cancel may compare src.
+		// From here a commit writes src: no later cancel may compare src.
 		if err := r.Note(ctx, move.BegunNote{FoldingNote: move.FoldingNote{Folding: to.End == move.OnSrc}, WritesNote: move.WritesNote{Writes: to.End == move.OnDst}}); err != nil {
 			return err
 		}
@@ -193,7 +191,7 @@ func (e *Env) stepBegin(to move.Direction) op.Step {
 	undo := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		var out BegunOutput
 		if begun, err := r.Output(BeginStep, &out); err != nil || begun && to.End != move.OnSrc {
-			return err // the job is complete, and left to the next op, as in StepMirror
+			return err // the job is complete, and left to the next op
 		}
 		var note move.FoldingNote
 		if noted, err := r.Noted(BeginStep, &note); err != nil || !noted {
@@ -204,7 +202,7 @@ func (e *Env) stepBegin(to move.Direction) op.Step {
 	return move.Step(BeginStep, do, undo, nil)
 }
 
-// held reads the disk of a guest that has to be suspended.
+// held reads the disk of a guest that must be suspended.
 func (e *Env) held(ctx context.Context, s *move.Spec) (*move.DiskState, error) {
 	disk, err := e.look.ReadActive(ctx, s)
 	switch {
@@ -216,8 +214,7 @@ func (e *Env) held(ctx context.Context, s *move.Spec) (*move.DiskState, error) {
 	return disk, nil
 }
 
-// awaitTracking waits until the job tracks the writes of its guest, which must still be suspended
-// then.
+// awaitTracking waits until the job tracks the guest's writes, with the guest still suspended.
 func (e *Env) awaitTracking(ctx context.Context, s *move.Spec, to move.Direction, run int) error {
 	began := e.now()
 	for {
@@ -225,8 +222,7 @@ func (e *Env) awaitTracking(ctx context.Context, s *move.Spec, to move.Direction
 		if err != nil {
 			return e.look.GuestError(ctx, s, err)
 		}
-		// Read after the job, so that the guest is known to be suspended when the job tracks its
-		// writes.
+		// After the job, so that the guest was suspended when the job tracked.
 		disk, err := e.held(ctx, s)
 		if err != nil {
 			return err
@@ -252,8 +248,6 @@ func (e *Env) awaitTracking(ctx context.Context, s *move.Spec, to move.Direction
 	}
 }
 
-// holdTookLong returns the error for a job that does not track the writes of its suspended guest in
-// time.
 func (e *Env) holdTookLong(ctx context.Context, s *move.Spec) error {
 	if must, err := e.look.MustHold(ctx, s); err == nil && !must {
 		return api.Errorf(api.CodeInternal, "%s may lack what a block job has written to it, so another one was to begin, with the guest of instance %s suspended; it took longer than %s, and the guest goes on as before; call again, or stop the instance and call again",
@@ -264,8 +258,9 @@ func (e *Env) holdTookLong(ctx context.Context, s *move.Spec) error {
 }
 
 // endBegun ends a job that may have missed a write, or that no op continues. It suspends a guest
-// that another program has resumed, since its process may end with a synchronous job. If the daemon
-// dies meanwhile, the undo of the pause resumes the guest, unless a person had paused it before.
+// that another program has resumed, since its process may end with a synchronous job. If the
+// daemon dies meanwhile, the undo of the pause resumes the guest, unless a person had paused it
+// before.
 func (e *Env) endBegun(ctx context.Context, s *move.Spec, to move.Direction) error {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil || !disk.Active || disk.Ours(to, s) == nil {

@@ -36,7 +36,7 @@ func (e *Env) stepPause(w move.PauseWindow) op.Step {
 		if err != nil {
 			return err
 		}
-		// On a repeated try a paused guest may have been paused by the first try. A running guest
+		// The first try may have paused a guest that a repeated try finds paused. A running guest
 		// was resumed or started since.
 		running := disk.Dom.State == hv.StateRunning
 		if !again || note.Early || (running && !note.Resume) {
@@ -47,8 +47,8 @@ func (e *Env) stepPause(w move.PauseWindow) op.Step {
 			}
 		}
 		if !running {
-			// Do not call Suspend: a guest that was started at this moment would stay paused for
-			// good, since the note would not resume it.
+			// Suspend would leave a guest that was started at this moment paused for good: the
+			// note would not resume it.
 			return nil
 		}
 		e.progress.PausedAt(s.MigrationID, e.now())
@@ -91,15 +91,14 @@ func (e *Env) stepPause(w move.PauseWindow) op.Step {
 		if err := e.resume(ctx, r, s, w); err != nil {
 			return err
 		}
-		e.progress.TakePause(s.MigrationID) // the next pause is another one
+		e.progress.TakePause(s.MigrationID) // the next pause is another
 		return nil
 	}
 	return move.Step(w.Begin, do, undo, observe)
 }
 
-// StepPauseToSwitch pauses the guest for the switch to the end of a direction. Before that it
-// checks that the end is still the image that the migration began with, and that it answers: QEMU
-// waits for the image when it suspends a guest.
+// StepPauseToSwitch pauses the guest for a switch. Before that it checks that the end is still the
+// migration's image, and answers: QEMU waits for it when it suspends a guest.
 func (e *Env) StepPauseToSwitch(to move.Direction) op.Step {
 	checks := []func(context.Context, *move.Spec) error{e.seal.EndUnchanged(to)}
 	if to.End == move.OnDst {
@@ -121,8 +120,8 @@ func (e *Env) StepPauseToSwitch(to move.Direction) op.Step {
 }
 
 // mayPauseGuest makes the op wait for a guest that is asleep or has crashed: it cannot be paused,
-// and may continue at any moment. The op has not paused it, so a note of a pause is withdrawn: if
-// the guest is paused at the next look, its owner has paused it.
+// and may continue at any moment. The op withdraws its note of a pause: a guest that is paused
+// later was paused by its owner.
 func mayPauseGuest(ctx context.Context, r *op.Run, s *move.Spec, w move.PauseWindow, is hv.PauseReason) error {
 	why := request.Standstill(is, s.InstanceName)
 	if why == "" {
@@ -140,7 +139,7 @@ func mayPauseGuest(ctx context.Context, r *op.Run, s *move.Spec, w move.PauseWin
 }
 
 // mayStillPause makes the op wait if the guest runs during a call on its process. The call may be
-// the op's own suspend with a lost answer, and nothing would resume the guest.
+// the op's own suspend with a lost answer, after which nothing would resume the guest.
 func mayStillPause(s *move.Spec, now hv.RunState) error {
 	if now.State != hv.StateRunning || !now.Occupied {
 		return nil
@@ -180,16 +179,15 @@ func (e *Env) resume(ctx context.Context, r *op.Run, s *move.Spec, w move.PauseW
 	return nil
 }
 
-// resumeNow resumes a guest that the migration has paused. A failed resume is repeated until it
-// succeeds; meanwhile the guest is shown as not resumed.
+// resumeNow resumes a guest that the migration has paused. It repeats a failed resume; meanwhile
+// the guest is shown as not resumed.
 func (e *Env) resumeNow(ctx context.Context, s *move.Spec) error {
 	return e.move.HVError(e.unresumed.Ended(s.MigrationID, s.InstanceName, "the move of volume "+s.VolumeName, e.hv.Resume(ctx, s.InstanceID)))
 }
 
-// Unresumed returns why the guest of a migration is paused that libvirt does not resume, or "".
+// Unresumed returns why libvirt does not resume a migration's guest, or "".
 func (e *Env) Unresumed(migrationID string) string { return e.unresumed.Text(migrationID) }
 
-// runState reports whether the guest runs. Its errors are typed for the runner.
 func (e *Env) runState(ctx context.Context, s *move.Spec) (hv.RunState, error) {
 	now, err := e.hv.RunState(ctx, s.InstanceID)
 	return now, e.move.HVError(err)
@@ -197,12 +195,12 @@ func (e *Env) runState(ctx context.Context, s *move.Spec) (hv.RunState, error) {
 
 // ResumeOutput is the cost of a pause for the guest.
 type ResumeOutput struct {
-	// StallMS is how long the guest was paused, as measured by the host; nil if it was not paused,
-	// or if a restart of the daemon lost the beginning.
+	// StallMS is how long the guest was paused, measured by the host; nil if it was not, or if a
+	// restart of the daemon lost the beginning.
 	StallMS *float64 `json:"stall_ms"`
 }
 
-// StepResume ends the pause of a window. It resumes the guest only if the pause suspended it.
+// StepResume ends a pause. It resumes the guest only if the pause suspended it.
 func (e *Env) StepResume(w move.PauseWindow) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error { return e.resume(ctx, r, s, w) }
 	observe := func(ctx context.Context, r *op.Run, s *move.Spec) (op.Observation, error) {
@@ -263,8 +261,7 @@ func (e *Env) StepDrain(to move.Direction) op.Step {
 			if e.stopping.Err() != nil { // the guest must not stay paused for the job
 				return &move.WorldChangedError{What: "the daemon was stopped while the job of a switch was waited for"}
 			}
-			// The guest does not write, so this ends unless the image that the job writes to is
-			// stuck.
+			// Without writes this ends unless the written image is stuck.
 			waited := e.now().Sub(began)
 			if waited > move.DrainBound {
 				return e.givesUpPause(ctx, s, to)
@@ -280,8 +277,8 @@ func (e *Env) StepDrain(to move.Direction) op.Step {
 // DrainStep is the name of StepDrain.
 const DrainStep = "drain"
 
-// givesUpPause ends a pause when the job takes too long. A mirror stays ready and is tried again in
-// another pause.
+// givesUpPause ends a pause when the job takes too long. A mirror stays ready and is tried again
+// in another pause.
 func (e *Env) givesUpPause(ctx context.Context, s *move.Spec, to move.Direction) error {
 	if to.End == move.OnDst {
 		if err := e.look.LeaveSilentDstInPause(ctx, s); err != nil {
@@ -299,7 +296,6 @@ func (e *Env) givesUpPause(ctx context.Context, s *move.Spec, to move.Direction)
 	return api.Errorf(api.CodeInternal, "%s", refused)
 }
 
-// drainPollFor polls often at first, when every millisecond counts, and less often in a long pause.
 func drainPollFor(waited time.Duration) time.Duration {
 	return max(move.DrainPoll, min(waited/10, move.JobPoll))
 }
@@ -317,7 +313,7 @@ func (e *Env) Drained(ctx context.Context, s *move.Spec, to move.Direction, disk
 		return false, look.JobEndedEarly(s, to.Image(s))
 	}
 	if disk.Dom.State == hv.StateRunning {
-		// A person resumed the guest, or it is another process. The pause note must be written
+		// A person resumed the guest, or its process is another. The pause note must be written
 		// again.
 		return false, &move.WorldChangedError{What: fmt.Sprintf("instance %s was resumed by somebody while its disk was being switched", s.InstanceName)}
 	}
@@ -331,14 +327,14 @@ func (e *Env) Drained(ctx context.Context, s *move.Spec, to move.Direction, disk
 	return job != nil && job.Current == job.End, nil
 }
 
-// endPauseOnDisagreement resumes the guest if err reports that the witnesses disagree while the op
-// has the guest paused: nothing is undone, but the guest must not wait for a person.
+// endPauseOnDisagreement resumes the op's paused guest if err reports that the witnesses disagree:
+// nothing is undone, but the guest must not wait for a person.
 //
-// Both chains are equal in the pause, so the definition is first changed to the chain of the
-// process. With dst open that chain may be unknown, and the definition is not changed: if it names
-// dst, it is right, since the job writes to both images until its pivot, and the guest to dst alone
-// after it. A commit, and a copy in the background, write to one image only, so neither name would
-// be right once the guest writes; that guest stays paused. Other errors are returned unchanged.
+// Both chains are equal in the pause, so the definition is first changed to the process's chain.
+// With dst open that chain may be unknown, and the definition is not changed: if it names dst, it
+// is right, since the job writes to both images until its pivot, and the guest to dst alone after
+// it. A commit, and a background copy, write to one image only, so neither name would be right
+// once the guest writes: that guest stays paused. Other errors are returned unchanged.
 func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *move.Spec, w move.PauseWindow, err error) error {
 	var disagreed *look.WitnessesDisagreeError
 	if !errors.As(err, &disagreed) || disagreed.OneSided && w == move.ToSwitch {
@@ -359,8 +355,8 @@ func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *move.Spe
 	return err
 }
 
-// ConfirmDiskInPause is ConfirmDiskOfPaused for a step in the pause of a switch. A commit that
-// libvirt no longer knows may have been pivoted there.
+// ConfirmDiskInPause is ConfirmDiskOfPaused for the pause of a switch, where a commit that libvirt
+// no longer knows may have been pivoted.
 func (e *Env) ConfirmDiskInPause(ctx context.Context, r *op.Run, s *move.Spec) (*move.DiskState, error) {
 	disk, err := e.look.ConfirmDiskOfPaused(ctx, s)
 	if err == nil && look.MaybeUnderCommit(disk) {
@@ -373,7 +369,7 @@ func (e *Env) ConfirmDiskInPause(ctx context.Context, r *op.Run, s *move.Spec) (
 }
 
 // commitIsOver waits until QEMU has reopened src for reading only, which takes a moment after a
-// commit has failed. If it does not, the guest may be on src.
+// failed commit. Otherwise the guest may be on src.
 func (e *Env) commitIsOver(ctx context.Context, s *move.Spec) error {
 	var unknown error
 	if _, err := retry.Poll(ctx, look.Agreement.Poll, look.Agreement.Bound, func() (bool, error) {
