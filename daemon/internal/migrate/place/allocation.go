@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Allocate allocates space for the whole volume in a thick dst: before the first byte, so that
-// missing space is found then, and again afterwards, since zeros of a qcow2 image or a block job
-// may have released space. The content of dst does not change, and dst may be open.
+// Allocate allocates space for the whole volume in a thick dst: before the first byte, to find
+// missing space then, and afterwards, since zeros of a qcow2 image or a block job may have
+// released space. dst keeps its content, and may be open.
 func (e *Env) Allocate(ctx context.Context, s *move.Spec) error {
 	if s.Allocation != api.AllocationThick {
 		return nil

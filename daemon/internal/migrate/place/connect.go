@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// connectDestination connects a dst of a target to its device. Only then are its size and its users
+// connectDestination connects a target's dst to its device. Only then are its size and users
 // known. It notes dst first, so that the undo always disconnects it.
 func (e *Env) connectDestination(ctx context.Context, r *op.Run, s *move.Spec) error {
 	note := move.DstNote{Ours: true}
@@ -40,7 +40,7 @@ func (e *Env) connectDestination(ctx context.Context, r *op.Run, s *move.Spec) e
 	return e.noteMade(ctx, r, s, note)
 }
 
-// disconnectDestination undoes connectDestination. A device that the guest needs stays connected.
+// disconnectDestination undoes connectDestination, unless the guest needs the device.
 func (e *Env) disconnectDestination(ctx context.Context, s *move.Spec) error {
 	if err := e.dstLeft(ctx, s); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (e *Env) disconnectDestination(ctx context.Context, s *move.Spec) error {
 	return location.Disconnect(ctx, e.hv, s.Dst.Path)
 }
 
-// disconnectSource disconnects a src of a target that the volume has left, unless a domain of this
+// disconnectSource disconnects a target's src that the volume has left, unless a domain of this
 // host names it.
 func (e *Env) disconnectSource(ctx context.Context, s *move.Spec) error {
 	connectable, err := location.Connectable(ctx, e.hv, s.Src.Path)

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// noteMade sets the rights of a dst that was made, and notes its fingerprint.
+// noteMade sets the rights of a new dst, and notes its fingerprint.
 func (e *Env) noteMade(ctx context.Context, r *op.Run, s *move.Spec, note move.DstNote) error {
 	if note.Print != "" {
 		return nil
@@ -36,8 +36,7 @@ func (e *Env) noteMade(ctx context.Context, r *op.Run, s *move.Spec, note move.D
 	return r.Note(ctx, note)
 }
 
-// dstLeft refuses to remove dst while the disk of the instance, or another user on this host, is on
-// it.
+// dstLeft refuses to remove a dst that the instance's disk, or another user on this host, has.
 func (e *Env) dstLeft(ctx context.Context, s *move.Spec) error {
 	if s.Attached() {
 		disk, err := e.look.ConfirmDisk(ctx, s)

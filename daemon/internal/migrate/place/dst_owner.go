@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-// dstOwner is the owner of the image at the path of dst.
 type dstOwner int
 
 const (
@@ -21,16 +20,16 @@ const (
 	ownedByOthers // or unknown
 )
 
-// dstOwner returns the owner of the image at the path of dst. In a pool, an image with the name of
-// dst is ours even before the journal has its fingerprint: the name contains the migration's id,
-// and was free when the journal recorded that dst would be made.
+// dstOwner returns the owner of the image at dst's path. In a pool, an image with dst's name is
+// ours even before the journal has its fingerprint: the name has the migration's id, and was free
+// when the journal recorded that dst would be made.
 func (e *Env) dstOwner(ctx context.Context, s *move.Spec, note move.DstNote) (dstOwner, error) {
 	now, err := e.images.Fingerprint(ctx, s.Dst.Path)
 	if errors.Is(err, image.ErrAbsent) {
 		if there, err := e.poolHasDst(ctx, s); err != nil || !there {
 			return ownedByNobody, err
 		}
-		// It may exist since: a pool that is making it answers when that is done.
+		// It may exist now: a pool that is making it answers afterwards.
 		now, err = e.images.Fingerprint(ctx, s.Dst.Path)
 	}
 	switch {
@@ -48,7 +47,7 @@ func (e *Env) dstOwner(ctx context.Context, s *move.Spec, note move.DstNote) (ds
 	return ownedByUs, nil
 }
 
-// poolHasDst reports whether dst is in a pool that has it, with or without a path now.
+// poolHasDst reports whether dst's pool has dst, with or without a path.
 func (e *Env) poolHasDst(ctx context.Context, s *move.Spec) (bool, error) {
 	if s.Dst.Pool == "" {
 		return false, nil

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package place has the steps that make, connect and remove the images of a migration, and lock and
-// free their places at the registry. dst may be written only if this package made it, or the
+// Package place has the steps that make, connect and remove the images of a migration, and lock
+// and free their places at the registry. dst may be written only if this package made it, or the
 // operator gave it.
 package place
 
@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/seal"
 )
 
-// Env has the steps that make, connect and remove the images of a migration.
+// Env has the steps of this package.
 type Env struct {
 	claims   *location.Claims
 	copier   copier
@@ -33,7 +33,7 @@ type Env struct {
 	seal *seal.Env
 }
 
-// New makes an Env of the ports, and of the packages below this one.
+// New makes an Env.
 func New(d *move.Deps, lookEnv *look.Env, moveEnv *move.Env, sealEnv *seal.Env) *Env {
 	return &Env{
 		claims:   d.Claims,

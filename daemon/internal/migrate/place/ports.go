@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hypervisor has the calls of hv.Hypervisor that these steps make.
 type hypervisor interface {
 	Connectable(ctx context.Context, path string) (bool, error)
 	ConnectDevice(ctx context.Context, path string) error
@@ -24,7 +23,6 @@ type hypervisor interface {
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
 
-// images has the calls of move.Images that these steps make.
 type images interface {
 	Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error
 	CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error
@@ -41,20 +39,17 @@ type images interface {
 	MayWrite(path string) error
 }
 
-// copier has the calls of move.Copier that these steps make.
 type copier interface {
 	Unanswered(key string) (bool, error)
 	Forget(ctx context.Context, key string) error
 }
 
-// registry has the calls of move.Registry that these steps make.
 type registry interface {
 	Migration(ctx context.Context, id string) (api.Migration, error)
 	RegisterMigration(ctx context.Context, opID string, m api.MigrationRegister) (api.Migration, error)
 	TransitionMigration(ctx context.Context, opID, id string, t api.MigrationTransition) (api.Migration, error)
 }
 
-// history has the calls of move.History that these steps make.
 type history interface {
 	Facts(ctx context.Context, s *move.Spec, exceptOp string) (move.Facts, error)
 	Dst(ctx context.Context, s *move.Spec) (move.DstNote, error)

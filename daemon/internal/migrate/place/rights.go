@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-// rightsOfDst returns the rights for a dst that the migration makes: the rights of src. They are
-// nil for a device, which gets its rights from udev.
+// rightsOfDst returns src's rights, for a dst that the migration makes. A device has none: udev
+// sets its rights.
 func rightsOfDst(s *move.Spec) *image.Rights {
 	if s.DstBlock {
 		return nil
@@ -19,8 +19,8 @@ func rightsOfDst(s *move.Spec) *image.Rights {
 	return s.SrcRights
 }
 
-// giveDstRights sets the rights of src on a dst that a pool has made. libvirt remembers them as the
-// rights to restore when the guest releases dst.
+// giveDstRights sets src's rights on a dst that a pool has made. libvirt restores them when the
+// guest releases dst.
 func (e *Env) giveDstRights(ctx context.Context, s *move.Spec) error {
 	if rightsOfDst(s) == nil {
 		return nil
@@ -30,9 +30,8 @@ func (e *Env) giveDstRights(ctx context.Context, s *move.Spec) error {
 	return err
 }
 
-// GiveBackSrcRights restores the rights of src. libvirt restores only the rights of the top of a
-// chain, and src was below the overlay when the guest released it. A failure does not fail the
-// step.
+// GiveBackSrcRights restores the rights of src: libvirt restores only the rights of a chain's top,
+// and src was below the overlay when the guest released it. A failure does not fail the step.
 func (e *Env) GiveBackSrcRights(ctx context.Context, s *move.Spec) {
 	if s.Method != move.MethodOverlay || s.SrcRights == nil {
 		return
@@ -48,8 +47,7 @@ func (e *Env) GiveBackSrcRights(ctx context.Context, s *move.Spec) {
 	}
 }
 
-// warnRefusedRights logs the rights of src that an image does not get, because its filesystem lacks
-// them or refuses them to root.
+// warnRefusedRights logs the rights of src that an image lacks because of its filesystem.
 func (e *Env) warnRefusedRights(s *move.Spec, path string, left []string) {
 	if len(left) == 0 {
 		return

@@ -16,12 +16,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// StepCreateDestination makes dst, in a pool or at a path, unless the operator named an existing
-// image.
+// StepCreateDestination makes dst, unless the operator named an existing image.
 func (e *Env) StepCreateDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
-		// This repeats the check of preflight, now that dst is reserved: another program may have
-		// taken dst, by a name that the registry does not know.
+		// Preflight checked this before dst was reserved: another program may have taken dst, by a
+		// name that the registry does not know.
 		if err := e.look.CheckFree(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
 			return e.move.HVError(e.move.RegistryError(err))
 		}
@@ -58,7 +57,6 @@ func (e *Env) StepCreateDestination() op.Step {
 	return move.Step(move.CreateDestinationStep, do, undo, observe)
 }
 
-// takeDestination takes an existing dst, which preflight has opened.
 func (e *Env) takeDestination(ctx context.Context, r *op.Run, s *move.Spec) error {
 	note := move.DstNote{Free: true, Formatted: s.DstOnDevice()}
 	if note.Formatted {
@@ -69,8 +67,8 @@ func (e *Env) takeDestination(ctx context.Context, r *op.Run, s *move.Spec) erro
 	return r.Note(ctx, note)
 }
 
-// fillDevice makes the qcow2 image on a device that was made, and notes that afterwards: an image
-// that may be incomplete is made again.
+// fillDevice makes the qcow2 image on a new device and then notes it: a possibly incomplete image
+// is made again.
 func (e *Env) fillDevice(ctx context.Context, r *op.Run, s *move.Spec) error {
 	var note move.DstNote
 	if _, err := r.Noted(move.CreateDestinationStep, &note); err != nil || note.Formatted || !s.DstOnDevice() {
@@ -91,8 +89,8 @@ func (e *Env) createOnDevice(ctx context.Context, s *move.Spec, fingerprint stri
 	return err
 }
 
-// makeDestination makes dst, or finishes an interrupted attempt. An image at the path of dst that
-// the journal does not know belongs to another program.
+// makeDestination makes dst, or finishes an interrupted attempt. An image at dst's path that the
+// journal does not know is another program's.
 func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *move.Spec, note move.DstNote) error {
 	if s.ConnectDst {
 		return e.connectDestination(ctx, r, s)
@@ -166,7 +164,7 @@ func (e *Env) createInPool(ctx context.Context, r *op.Run, s *move.Spec, note mo
 	return e.noteMade(ctx, r, s, note)
 }
 
-// destinationTaken refuses a dst of another owner, and notes that it must not be deleted.
+// destinationTaken refuses another owner's dst, and notes that it must not be deleted.
 func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *move.Spec) error {
 	if err := r.Note(ctx, move.DstNote{Ours: false}); err != nil {
 		return err
@@ -182,8 +180,8 @@ func (e *Env) dstWhole(ctx context.Context, s *move.Spec) (bool, error) {
 	return err == nil && s.Dst.VolumeBytes(info.SizeBytes) == s.SizeBytes() && info.Block == s.DstBlock, err
 }
 
-// dstUnfinished reports whether the path of dst has the empty file of an interrupted attempt, which
-// has no fingerprint in the journal: libvirt leaves the file of a qemu-img that has died.
+// dstUnfinished reports whether dst's path has the empty file of an interrupted attempt, without a
+// fingerprint in the journal: libvirt leaves the file of a qemu-img that has died.
 func (e *Env) dstUnfinished(ctx context.Context, s *move.Spec, note move.DstNote) (bool, error) {
 	if note.Print != "" || s.ConnectDst {
 		return false, nil
@@ -202,7 +200,7 @@ func (e *Env) dstUnfinished(ctx context.Context, s *move.Spec, note move.DstNote
 	return !whole, err
 }
 
-// observeDestination reports whether dst exists, as in the journal and with the right size, and no
+// observeDestination reports whether dst is as in the journal, has the right size, and no
 // temporary file remains.
 func (e *Env) observeDestination(ctx context.Context, s *move.Spec, note move.DstNote) (op.Observation, error) {
 	whole, err := e.dstWhole(ctx, s)

@@ -19,18 +19,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// KindDeleteSource deletes the src that a migration has left. It is no op of the migration, which
-// has ended.
+// KindDeleteSource deletes the src that an ended migration has left.
 const KindDeleteSource = "migration_delete_source"
 
-// ReleasedInput is the Input of an op that deletes a released src.
+// ReleasedInput is the Input of a KindDeleteSource.
 type ReleasedInput struct {
 	Spec move.Spec `json:"spec"`
-	// Seal is the stamp of src from when it was frozen or, if it was not, from when no process had
-	// it open any more; nil if there is none. EndedAt is when the migration ended.
+	// Seal is the stamp of src from its freeze or, without one, from when no process had it open
+	// any more; nil if there is none. EndedAt is the end of the migration.
 	Seal    *image.Stamp `json:"seal,omitempty"`
 	EndedAt time.Time    `json:"ended_at"`
-	// Force: delete src also if it is unknown whether it was written.
+	// Force: src may have been written.
 	Force bool `json:"force,omitempty"`
 	request.Body
 }
@@ -38,17 +37,17 @@ type ReleasedInput struct {
 // Keys implements request.Input.
 func (in *ReleasedInput) Keys() []string { return []string{request.VolumeKey(in.Spec.VolumeID)} }
 
-// Group implements request.Input. The op is in no group.
+// Group implements request.Input: the op has no group.
 func (in *ReleasedInput) Group() string { return "" }
 
 func (in *ReleasedInput) cannot(code api.Code, format string, args ...any) *api.Error {
 	return api.Errorf(code, "cannot delete %s, which migration %s has left: "+format, append([]any{in.Spec.Src.Path, in.Spec.MigrationID}, args...)...)
 }
 
-// ReleasedPlan deletes a source that a migration has left.
+// ReleasedPlan deletes a released src.
 func (e *Env) ReleasedPlan() op.Plan {
 	do := func(ctx context.Context, r *op.Run, in *ReleasedInput) error {
-		// src belongs to no volume, so a request may take it at any time until it is deleted.
+		// src belongs to no volume, so a request may take it until it is deleted.
 		return e.claims.Exclusive(func() error {
 			if err := e.CheckReleased(ctx, in); err != nil {
 				return err
@@ -70,8 +69,8 @@ type deletionNote struct {
 	Tried bool `json:"tried"`
 }
 
-// observeReleased reports whether src is deleted. In a stopped or undefined pool its path may be
-// empty although the image exists.
+// observeReleased reports whether src is deleted. In a stopped or undefined pool an existing image
+// may have no path.
 func (e *Env) observeReleased(ctx context.Context, r *op.Run, in *ReleasedInput) (op.Observation, error) {
 	_, err := e.images.Fingerprint(ctx, in.Spec.Src.Path)
 	if !errors.Is(err, image.ErrAbsent) {
@@ -93,8 +92,7 @@ func (in *ReleasedInput) again() string {
 	return api.ShellLine("volferryctl", "migration", "delete-source", in.Spec.MigrationID, "--yes")
 }
 
-// releasedError is HVError for a step with an outcome that is always visible: not found is an
-// ordinary error.
+// releasedError is HVError for a step with a visible outcome: not found is an ordinary error.
 func (e *Env) releasedError(err error) error {
 	if errors.Is(err, hv.ErrNotFound) {
 		return err
@@ -106,12 +104,12 @@ func (e *Env) removeReleased(ctx context.Context, in *ReleasedInput) error {
 	src := in.Spec.Src
 	if src.Pool != "" {
 		err := e.hv.DeleteVolume(ctx, src.Pool, src.Name)
-		if errors.Is(err, hv.ErrNotFound) { // the pool is gone
+		if errors.Is(err, hv.ErrNotFound) {
 			err = cmp.Or(e.checkReleasedPool(ctx, in), err)
 		}
 		return e.releasedError(err)
 	}
-	// Delete the image, not a link to it.
+	// Delete the image, not a link.
 	real, err := e.images.RealPath(src.Path)
 	switch {
 	case errors.Is(err, image.ErrAbsent):
@@ -121,8 +119,8 @@ func (e *Env) removeReleased(ctx context.Context, in *ReleasedInput) error {
 	return e.move.HVError(e.images.Remove(ctx, real))
 }
 
-// CheckReleased refuses a src that is no longer the released src of its migration, or that is in
-// use, or that was written since. It changes nothing, and its errors are typed for the runner.
+// CheckReleased refuses a src that is not the released src of its migration, is in use, or was
+// written since. It changes nothing, and its errors are typed for the runner.
 func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
 	if err := e.checkReleasedIdentity(ctx, in); err != nil {
 		return err
@@ -156,11 +154,10 @@ func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
 	if err := e.checkNotOpen(ctx, in); err != nil {
 		return err
 	}
-	// This check comes last: a present user must stop before anything is compared.
+	// Last: a present user must stop before anything is compared.
 	return e.checkReleasedContent(ctx, in)
 }
 
-// checkReleasedIdentity refuses an image that is not the moved src.
 func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) error {
 	s := &in.Spec
 	if s.SrcPrint == "" {
@@ -192,7 +189,7 @@ func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) erro
 	return nil
 }
 
-// checkReleasedPool refuses a src in a pool that cannot be used now: such a pool neither lists nor
+// checkReleasedPool refuses a src in a pool that cannot be used now: the pool neither lists nor
 // deletes its volumes.
 func (e *Env) checkReleasedPool(ctx context.Context, in *ReleasedInput) error {
 	name := in.Spec.Src.Pool
@@ -217,8 +214,8 @@ func (e *Env) checkReleasedPool(ctx context.Context, in *ReleasedInput) error {
 	return move.Cured(in.cannot(api.CodeStateForbidden, "pool %s is not active; start it first (`%s`)", name, move.StartPoolCommand(name)), move.StartPoolCommand(name), in.again())
 }
 
-// checkReleasedContent refuses a src that was written since the volume left it: the guest's writes
-// may be only there. If that is unknown, src is deleted only with Force.
+// checkReleasedContent refuses a src that was written since the volume left it: only src may have
+// the guest's writes. If that is unknown, it requires Force.
 func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error {
 	change, why, err := e.ReleasedChange(ctx, in)
 	switch {
@@ -232,13 +229,13 @@ func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error
 }
 
 // ReleasedChange reports whether a released src was written since the volume left it. why is the
-// reason if that is unknown. The time of the move's end is no evidence: the file's time is from
+// reason for an unknown change. The end time of the move is no evidence: the file's time is from
 // another clock.
 func (e *Env) ReleasedChange(ctx context.Context, in *ReleasedInput) (change image.Change, why string, err error) {
 	return e.seal.ChangeSinceLeft(ctx, &in.Spec, in.Seal)
 }
 
-// checkNotOpen refuses a src that the process of a domain has open, whatever libvirt reports.
+// checkNotOpen refuses a src that a domain's process has open, whatever libvirt reports.
 func (e *Env) checkNotOpen(ctx context.Context, in *ReleasedInput) error {
 	doms, err := e.hv.Domains(ctx)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// StepRegister takes the migration lock at the registry and reserves dst: from then on no other
-// request can attach, delete or migrate the volume, or use dst.
+// StepRegister takes the migration lock at the registry and reserves dst: no other request can
+// attach, delete or migrate the volume, or use dst.
 func (e *Env) StepRegister() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if err := e.notLeaving(ctx, s); err != nil {
@@ -28,7 +28,7 @@ func (e *Env) StepRegister() op.Step {
 			Dst: seal.DstToReserve(s), Method: s.Method, ToType: s.ToType, OpID: r.OpID(),
 		})
 		if api.CodeOf(err) == api.CodeStaleEpoch {
-			// The checks before were made in an older epoch; the caller may repeat the call.
+			// The earlier checks were made in an older epoch; the caller may repeat the call.
 			e.fence.Raise(move.EpochIn(err))
 			return err
 		}
@@ -70,8 +70,8 @@ func (e *Env) StepRegister() op.Step {
 const RegisterStep = "register"
 
 // notLeaving refuses a volume that its guest may still release after a detach: QEMU would lose the
-// disk under its overlay or its job. It is called after the instance's other ops, since one of them
-// may be the abandoned detach.
+// disk under its overlay or its job. The instance's other ops, perhaps the abandoned detach, have
+// ended.
 func (e *Env) notLeaving(ctx context.Context, s *move.Spec) error {
 	if e.mayMove == nil || !s.Attached() {
 		return nil
@@ -84,20 +84,19 @@ func (e *Env) notLeaving(ctx context.Context, s *move.Spec) error {
 }
 
 // grantOutput records that the registry has granted the lock: a later failure ends the migration,
-// and is no refusal to begin it.
+// and does not refuse it.
 type grantOutput struct {
 	Granted bool `json:"granted"`
 }
 
-// openStates are all states of the registry's row with locks.
+// openStates are the states of a row with locks.
 var openStates = []api.MigrationState{
 	api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied,
 	api.MigrationCompleting, api.MigrationCancelling, api.MigrationNeedsOperator,
 }
 
-// StepPublish changes the registry's row of the migration from any open state to a state. Completed
-// moves the attachment to dst and frees src; cancelled frees dst. It waits for the registry without
-// limit.
+// StepPublish changes the migration's row at the registry from any open state. Completed moves the
+// attachment to dst and frees src; cancelled frees dst. It waits for the registry without limit.
 func (e *Env) StepPublish(name string, to api.MigrationState, undoTo api.MigrationState) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if to.Final() {
@@ -144,8 +143,8 @@ func (e *Env) transition(ctx context.Context, r *op.Run, s *move.Spec, to api.Mi
 	}
 }
 
-// RecordEnd reports the end of a migration of this host to the registry, unless its row has ended.
-// opID is the op that ended it, and why its reason, if any.
+// RecordEnd reports a migration's end to the registry, unless its row has ended. opID is the op
+// that ended it, why its reason, if any.
 func (e *Env) RecordEnd(ctx context.Context, s *move.Spec, opID string, end api.MigrationState, why *api.Error) error {
 	row, err := e.registry.Migration(ctx, s.MigrationID)
 	if err != nil || row.State.Final() {
@@ -162,8 +161,8 @@ func (e *Env) RecordEnd(ctx context.Context, s *move.Spec, opID string, end api.
 	return nil
 }
 
-// askThroughClaim is askTransition, but first repeats the claim to a registry that was restored
-// from an older backup: the registry frees src only if the volume was completing.
+// askThroughClaim is askTransition, and repeats the claim at a registry that was restored from an
+// older backup: the registry frees src only if the volume was completing.
 func (e *Env) askThroughClaim(ctx context.Context, opID string, s *move.Spec, to api.MigrationState, why *api.Error) error {
 	err := e.askTransition(ctx, opID, s, to, why)
 	if to == api.MigrationCompleted && api.CodeOf(err) == api.CodeStateForbidden {
@@ -174,34 +173,33 @@ func (e *Env) askThroughClaim(ctx context.Context, opID string, s *move.Spec, to
 	return err
 }
 
-// askTransition makes the call of a transition. Its op id names the op and both ends, so a repeated
-// call gets the same answer and an undo a new one.
+// askTransition makes the call of a transition. Its op id has the op and both ends, so a repeated
+// call gets the same answer, and an undo another.
 //
-// It uses the present epoch, not the epoch at the op's beginning: a host that was fenced and has
-// rejoined continues the migrations that are still its own. The registry refuses others in the same
-// transaction.
+// It uses the present epoch: a host that was fenced and has rejoined continues its own migrations.
+// The registry refuses others.
 func (e *Env) askTransition(ctx context.Context, opID string, s *move.Spec, to api.MigrationState, why *api.Error) error {
 	host, err := e.host(ctx)
 	if err != nil {
 		return err
 	}
 	t := api.MigrationTransition{From: openStates, To: to, Host: s.Host, Epoch: max(s.Epoch, host.Epoch), OpID: opID}
-	// The op was undone before its commit point, or the disk was brought back to src.
+	// The op was undone before its commit point, or the disk is back on src.
 	t.NotSwitched = to == api.MigrationCancelled || to == api.MigrationError
 	if to == api.MigrationCancelled {
 		t.Error = why
 	}
 	id := opID + "." + string(to)
 	if t.Epoch != s.Epoch {
-		id = fmt.Sprintf("%s.%d", id, t.Epoch) // its body differs, so it is another request
+		id = fmt.Sprintf("%s.%d", id, t.Epoch) // another body is another request
 	}
 	_, err = e.registry.TransitionMigration(ctx, id, s.MigrationID, t)
 	return err
 }
 
-// unknownAtRegistry returns the error for a transition of a migration that the registry does not
-// know: its database was restored from a backup. Until the operator accepts the restore, which
-// gives this host a new epoch, another backup may still replace it, so the op waits.
+// unknownAtRegistry returns the error for a migration that the registry does not know: its
+// database was restored from a backup. Until the operator accepts the restore, which gives this
+// host a new epoch, another backup may replace it, so the op waits.
 func (e *Env) unknownAtRegistry(ctx context.Context, s *move.Spec, to api.MigrationState, refused error) error {
 	if !e.move.Behind(s) {
 		return op.WaitFor(request.WaitRegistry, refused)
@@ -209,8 +207,8 @@ func (e *Env) unknownAtRegistry(ctx context.Context, s *move.Spec, to api.Migrat
 	return e.move.Forgotten(ctx, s, to == api.MigrationCompleted)
 }
 
-// overAtRegistry returns the error for a transition that the registry refused because the migration
-// has ended there. This host did not end it.
+// overAtRegistry returns the error for a transition that the registry refused because the
+// migration has ended there, not by this host.
 func (e *Env) overAtRegistry(ctx context.Context, s *move.Spec, to api.MigrationState, refused error) error {
 	row, err := e.registry.Migration(ctx, s.MigrationID)
 	if err != nil || !row.State.Final() {

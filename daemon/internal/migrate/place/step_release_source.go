@@ -45,10 +45,9 @@ func (e *Env) StepReleaseSource() op.Step {
 	return move.Step("release_source", do, nil, nil)
 }
 
-// DeleteSource deletes src, unless its path has another image, or src has another owner or user:
-// the registry has freed it before. A src that was, or may have been, written since it was frozen
-// or closed may have data that the volume lacks. It is kept as a released source, and kept is the
-// reason.
+// DeleteSource deletes src, which the registry has freed, unless its path has another image, or it
+// has another owner or user. A src that may have been written since it was frozen or closed may
+// have data that the volume lacks. It stays a released source, with the reason kept.
 func (e *Env) DeleteSource(ctx context.Context, s *move.Spec, opID string) (kept string, err error) {
 	self := location.Self{MigrationID: s.MigrationID}
 	holder, err := e.claims.Take(ctx, s.Src.Path, self, func() error {
@@ -84,8 +83,7 @@ func (e *Env) DeleteSource(ctx context.Context, s *move.Spec, opID string) (kept
 	return kept, e.move.HVError(e.move.RegistryError(err))
 }
 
-// whyKeepSource returns why a src that is to be deleted is kept, "" if it is known not to have been
-// written since.
+// whyKeepSource returns why src is not deleted, or "" if it is known to be unwritten since.
 func (e *Env) whyKeepSource(ctx context.Context, s *move.Spec, opID string) (string, error) {
 	facts, err := e.history.Facts(ctx, s, opID)
 	if err != nil {

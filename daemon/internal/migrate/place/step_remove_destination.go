@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// StepRemoveDestination removes a dst that the cancelled migration has made.
+// StepRemoveDestination removes a dst that the cancelled migration made.
 func (e *Env) StepRemoveDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if !s.CreateDst {
@@ -34,7 +34,7 @@ func (e *Env) StepRemoveDestination() op.Step {
 			return err
 		}
 		if s.ConnectDst {
-			// Only this note shows that the step is done: other volumes may keep the device
+			// Nothing else shows that the step is done: other volumes may keep the device
 			// connected.
 			if err := r.Note(ctx, disconnectedNote{true}); err != nil {
 				return err
@@ -67,19 +67,17 @@ func (e *Env) StepRemoveDestination() op.Step {
 
 const removeDestinationStep = "remove_destination"
 
-// leftOutput is a cancel's output about a dst that existed before.
 type leftOutput struct {
 	move.RemarkOutput
-	// Dst is the stamp of the file with the data of our copy, nil if unknown.
+	// Dst is the stamp of the file with our copy, nil if unknown.
 	Dst *image.Stamp `json:"dst,omitempty"`
 }
 
-// stampOfLeft returns the stamp of a file that a cancel leaves, after our last write. Without a
-// stamp the file counts as written by another program, and a later move asks before it overwrites
-// it.
+// stampOfLeft returns the stamp of a file that a cancel leaves. Without a stamp the file counts as
+// another program's, and a later move asks before it overwrites it.
 func (e *Env) stampOfLeft(ctx context.Context, s *move.Spec) *image.Stamp {
 	if s.DstBlock || api.IsNetwork(s.Dst.Path) {
-		return nil // no move needs a stamp of these
+		return nil // no move needs their stamps
 	}
 	stamp, err := e.seal.StampToKeep(ctx, s.Dst.Path)
 	if err != nil {
@@ -89,8 +87,7 @@ func (e *Env) stampOfLeft(ctx context.Context, s *move.Spec) *image.Stamp {
 	return &stamp
 }
 
-// LeftDst returns the stamp of a dst that existed before the move, from when a cancel left it; nil
-// if unknown.
+// LeftDst returns the stamp of an existing dst from the cancel that left it; nil if unknown.
 func LeftDst(st *op.Status) *image.Stamp {
 	var out leftOutput
 	move.DecodeOutput(st, removeDestinationStep, &out)
@@ -101,8 +98,8 @@ type disconnectedNote struct {
 	Disconnected bool `json:"disconnected"`
 }
 
-// removeTemporary removes the file of an interrupted attempt under its temporary name. No other
-// program knows that name.
+// removeTemporary removes an interrupted attempt's file. Only the migration knows its temporary
+// name.
 func (e *Env) removeTemporary(ctx context.Context, s *move.Spec, note move.DstNote) error {
 	if note.Temporary == "" {
 		return nil
@@ -115,7 +112,7 @@ func temporaryPath(s *move.Spec, note move.DstNote) string {
 }
 
 // removeDestination deletes a dst that the migration made, and no other image at its path. It
-// refuses while the disk of the instance is on dst.
+// refuses while the instance's disk is on dst.
 func (e *Env) removeDestination(ctx context.Context, s *move.Spec, note move.DstNote) error {
 	if s.ConnectDst {
 		return e.disconnectDestination(ctx, s)
@@ -143,9 +140,8 @@ func (e *Env) removeDestination(ctx context.Context, s *move.Spec, note move.Dst
 	return nil
 }
 
-// poolUnusable returns why an image cannot be deleted from its pool, nil if the pool's state is not
-// the reason: only the operator can change that, and then repeat the call. what describes the
-// image.
+// poolUnusable returns why an image cannot be deleted from its pool, nil if the pool's state is
+// not the reason. Only the operator can change that, and then repeats the call.
 func (e *Env) poolUnusable(ctx context.Context, l api.Location, what, again string) error {
 	pools, err := e.hv.Pools(ctx)
 	if err != nil {
@@ -162,8 +158,7 @@ func (e *Env) poolUnusable(ctx context.Context, l api.Location, what, again stri
 	return op.UnknownOutcome(refused)
 }
 
-// mayBeWritten returns a cancel's remark about a dst that it leaves, if a storage may be writing to
-// it.
+// mayBeWritten returns a cancel's remark about a remaining dst that a storage may be writing to.
 func (e *Env) mayBeWritten(s *move.Spec) string {
 	if open, err := e.copier.Unanswered(s.CopyKey()); err == nil && !open {
 		return ""
