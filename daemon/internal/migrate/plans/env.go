@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package plans has the plans of all op kinds of a migration (plans.go), made of the steps of the
-// packages next to it, and what the journal knows of earlier ops of a migration.
+// packages next to it, and reads earlier ops from the journal.
 //
-// Each package may call those below it, and none above:
+// Each package may call those below it:
 //
 //	plans
 //	overlay, led
@@ -31,7 +31,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
 )
 
-// Env has the plans of all op kinds of a migration, made of the steps of the packages.
+// Env has the plans of all op kinds of a migration.
 type Env struct {
 	copier  copier
 	fence   *move.Fence
@@ -49,8 +49,7 @@ type Env struct {
 	Led      *led.Env
 }
 
-// NewEnv makes an Env of the ports. It calls change with the id of each migration with new
-// progress.
+// NewEnv makes an Env. It calls change with the id of each migration that has new progress.
 func NewEnv(ports move.Ports, history move.History, host func(context.Context) (move.Host, error), change func(migrationID string), log *slog.Logger) *Env {
 	d := move.NewDeps(ports, history, host, change, log)
 	e := &Env{copier: d.Copier, fence: d.Fence, history: history, hv: d.HV, Move: move.New(d)}

@@ -23,13 +23,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// journalHistory reads a History from the journal, and from the runner for running ops.
 type journalHistory struct {
 	journal op.Journal
 	status  func(ctx context.Context, opID string) (op.Status, error)
 }
 
-// NewHistory returns the History of a journal. status is Runner.Status.
+// NewHistory returns a journal's History. status is Runner.Status.
 func NewHistory(journal op.Journal, status func(ctx context.Context, opID string) (op.Status, error)) move.History {
 	return &journalHistory{journal, status}
 }
@@ -48,16 +47,14 @@ func (h *journalHistory) ops(ctx context.Context, s *move.Spec) ([]op.Status, er
 	return all, nil
 }
 
-// Completed implements History.
 func (h *journalHistory) Completed(ctx context.Context, s *move.Spec) (bool, error) {
 	ops, err := h.ops(ctx, s)
 	return slices.ContainsFunc(ops, func(o op.Status) bool { return move.GoalOf(o.Op.Kind) == move.GoalComplete && o.Committed }), err
 }
 
-// Copied implements History: the built-in copier has made the copy, and read it back if requested,
-// or an earlier complete has compared it. If other tools write to dst, the built-in copier's
-// verification does not count. A complete's comparison counts, since its fold may have begun after
-// it.
+// Copied accepts a copy that the built-in copier has made, and read back if requested, or that an
+// earlier complete has compared. If other tools write to dst, the copier's verification does not
+// count. A complete's comparison counts, since its fold may have begun after it.
 func (h *journalHistory) Copied(ctx context.Context, s *move.Spec) (bool, error) {
 	ops, err := h.ops(ctx, s)
 	return slices.ContainsFunc(ops, func(o op.Status) bool {
@@ -70,13 +67,11 @@ func (h *journalHistory) Copied(ctx context.Context, s *move.Spec) (bool, error)
 	}), err
 }
 
-// Made implements History.
 func (h *journalHistory) Made(ctx context.Context, s *move.Spec) (bool, error) {
 	ops, err := h.ops(ctx, s)
 	return slices.ContainsFunc(ops, func(o op.Status) bool { return o.Op.Kind == move.KindMakeLive && o.State == op.StateDone }), err
 }
 
-// Facts implements History.
 func (h *journalHistory) Facts(ctx context.Context, s *move.Spec, exceptOp string) (move.Facts, error) {
 	var f move.Facts
 	ops, err := h.ops(ctx, s)
@@ -115,8 +110,8 @@ func (h *journalHistory) Facts(ctx context.Context, s *move.Spec, exceptOp strin
 	return f, err
 }
 
-// left returns the stamp of a src that was not frozen, from after its last user; nil if there is
-// none. Of several tries, or generations, the last one counts.
+// left returns the stamp of a src that was not frozen, from after its last user, or nil. Of
+// several tries, or generations, the last counts.
 func (h *journalHistory) left(ctx context.Context, s *move.Spec) (stamp *image.Stamp, err error) {
 	for _, group := range []string{s.MigrationID, move.LiveGroup(s.MigrationID)} {
 		ops, err := h.journal.Group(ctx, group)
@@ -162,7 +157,7 @@ func (h *journalHistory) noted(ctx context.Context, opID string, is func(r *op.R
 	return slices.ContainsFunc(records, func(r op.Record) bool { return r.Kind == op.EventNoted && is(&r) }), nil
 }
 
-// WroteDst reports whether an op with these records has written to dst, or was about to.
+// WroteDst reports whether an op has written to dst, or was about to.
 func WroteDst(st *op.Status, records []op.Record) bool {
 	if move.GoalOf(st.Op.Kind) == move.GoalCopy && st.State == op.StateDone {
 		return true
@@ -173,7 +168,6 @@ func WroteDst(st *op.Status, records []op.Record) bool {
 	})
 }
 
-// Dst implements History.
 func (h *journalHistory) Dst(ctx context.Context, s *move.Spec) (move.DstNote, error) {
 	ops, err := h.journal.Group(ctx, s.MigrationID)
 	if err != nil {
@@ -194,7 +188,6 @@ func (h *journalHistory) Dst(ctx context.Context, s *move.Spec) (move.DstNote, e
 	return move.DstNote{}, nil
 }
 
-// BegunHeld implements History.
 func (h *journalHistory) BegunHeld(ctx context.Context, s *move.Spec, job hv.JobKind, process string) (bool, error) {
 	ops, err := h.ops(ctx, s)
 	return process != "" && slices.ContainsFunc(ops, func(o op.Status) bool {
@@ -203,7 +196,6 @@ func (h *journalHistory) BegunHeld(ctx context.Context, s *move.Spec, job hv.Job
 	}), err
 }
 
-// EndNotStored implements History.
 func (h *journalHistory) EndNotStored(ctx context.Context, s *move.Spec) (lost bool, err error) {
 	ops, err := h.ops(ctx, s)
 	if err != nil {
@@ -226,8 +218,7 @@ func (h *journalHistory) EndNotStored(ctx context.Context, s *move.Spec) (lost b
 	return lost, nil
 }
 
-// leftFlushing reports whether the last flush of the end in one of an op's steps has failed, or has
-// no result.
+// leftFlushing reports whether a step's last flush of the end has failed, or has no result.
 func leftFlushing(records []op.Record) bool {
 	flushing := map[string]bool{}
 	for i := range records {
@@ -247,27 +238,27 @@ func leftFlushing(records []op.Record) bool {
 	return len(flushing) > 0
 }
 
-// Granted reports whether the registry has granted the lock to a start.
+// Granted reports whether the registry has granted a start's lock.
 func Granted(st *op.Status) bool {
 	_, ok := st.Outputs[place.RegisterStep]
 	return ok
 }
 
-// CancelAdmitted reports whether a cancel was admitted: from then on it may have changed something.
+// CancelAdmitted reports whether a cancel was admitted, and so may have changed something.
 func CancelAdmitted(st *op.Status) bool {
 	var out admittedOutput
 	return move.DecodeOutput(st, admitStep, &out) || move.DecodeOutput(st, overlay.AdmitCommittedStep, &out)
 }
 
-// FrozenAt returns when a start saw src frozen; ok is false if it did not get so far.
+// FrozenAt returns when a start saw src frozen.
 func FrozenAt(st *op.Status) (at time.Time, ok bool) {
 	var out seal.FrozenOutput
 	ok = move.DecodeOutput(st, overlay.FrozenStep, &out)
 	return out.At, ok
 }
 
-// NotFrozen returns why a start failed after its guest was on the overlay: QEMU kept src open for
-// writing, or src could not store writes. It returns nil for any other start.
+// NotFrozen returns why a start failed after its guest was on the overlay (QEMU kept src open for
+// writing, or src could not store writes), otherwise nil.
 func NotFrozen(st *op.Status, s *move.Spec) *api.Error {
 	var out seal.FrozenOutput
 	move.DecodeOutput(st, overlay.FrozenStep, &out)
@@ -281,22 +272,21 @@ func NotFrozen(st *op.Status, s *move.Spec) *api.Error {
 }
 
 // StartStall returns for how many milliseconds the switch to the overlay blocked the guest's
-// writes, nil if unknown. ok is false for an op without that step.
+// writes, nil if unknown; ok is false without that step.
 func StartStall(st *op.Status) (ms *float64, ok bool) {
 	var out overlay.SwitchOutput
 	ok = move.DecodeOutput(st, overlay.SwitchStep, &out)
 	return out.StallMS, ok
 }
 
-// SwitchedProcess returns the guest's process that an op has switched to the overlay, "" if
-// unknown.
+// SwitchedProcess returns the guest's process that an op has switched to the overlay, or "".
 func SwitchedProcess(st *op.Status) string {
 	var out overlay.SwitchOutput
 	move.DecodeOutput(st, overlay.SwitchStep, &out)
 	return out.Process
 }
 
-// HoldStall is StartStall for the beginning of a block job with the guest suspended.
+// HoldStall is StartStall for a block job that began with the guest suspended.
 func HoldStall(st *op.Status) (ms *float64, ok bool) {
 	var out pause.ResumeOutput
 	ok = move.DecodeOutput(st, pause.ToBegin.End, &out)

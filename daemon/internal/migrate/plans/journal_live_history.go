@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Live implements History.
 func (h *journalHistory) Live(ctx context.Context, in *move.LiveInput, exceptOp string) (move.LiveHistory, error) {
 	ops, err := h.journal.Group(ctx, in.Group())
 	if err != nil {
@@ -49,7 +48,7 @@ func (h *journalHistory) Live(ctx context.Context, in *move.LiveInput, exceptOp 
 	return all, nil
 }
 
-// addThrottle adds the limits on writes of an op of any generation.
+// addThrottle adds the write limits of an op of any generation.
 func addThrottle(a *move.LiveHistory, st *op.Status, of *move.LiveInput) {
 	var tracked []move.TrackedGuest
 	if st.Op.Kind == move.KindLiveTrack && move.DecodeOutput(st, led.TrackStep, &tracked) {
@@ -86,8 +85,7 @@ func addLive(a *move.LiveHistory, st *op.Status, of *move.LiveInput, copied map[
 	}
 }
 
-// LiveOutcome returns the result of an op of a move while all guests write, nil for other ops and
-// before the op's end.
+// LiveOutcome returns the result of an ended op of a move while all guests write, otherwise nil.
 func LiveOutcome(st *op.Status) *api.LiveOutcome {
 	if st.State != op.StateDone {
 		return nil
@@ -101,7 +99,7 @@ func LiveOutcome(st *op.Status) *api.LiveOutcome {
 	return nil
 }
 
-// TrackedProcess returns the guest's process that an op has begun to track, "" if it has not.
+// TrackedProcess returns the guest's process that an op has begun to track, or "".
 func TrackedProcess(st *op.Status, instanceID string) string {
 	var tracked []move.TrackedGuest
 	move.DecodeOutput(st, led.TrackStep, &tracked)

@@ -13,21 +13,18 @@ import (
 
 const admitStep = "admit"
 
-// admittedOutput records that a cancel was admitted.
 type admittedOutput struct {
-	Admitted bool `json:"admitted"`
-	// Remark reports a peculiarity of this cancel.
-	Remark string `json:"remark,omitempty"`
+	Admitted bool   `json:"admitted"`
+	Remark   string `json:"remark,omitempty"`
 }
 
-// stepAdmitCancel admits a cancel that brings the instance back to src.
 func (e *Env) stepAdmitCancel() op.Step {
 	return e.stepAdmit(admitStep, e.mayBringBack, func(*move.Spec) string { return "" })
 }
 
 // stepAdmit is the first step of a cancel, when no other op of the instance is at work: an earlier
-// complete may have passed its commit point. check refuses a cancel that cannot succeed, before any
-// change. The copy so far is worthless once src is written again, so the next copy starts over.
+// complete may be past its commit point. check refuses a cancel that cannot succeed, before any
+// change. The copy so far is worthless once src is written, so the next copy starts over.
 func (e *Env) stepAdmit(name string, check func(ctx context.Context, s *move.Spec, opID string) error, remark func(*move.Spec) string) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		yes, err := e.history.Completed(ctx, s)
@@ -48,9 +45,9 @@ func (e *Env) stepAdmit(name string, check func(ctx context.Context, s *move.Spe
 	return move.Step(name, do, nil, nil)
 }
 
-// mayBringBack refuses a cancel that cannot succeed, before any change: the disk is no longer on
-// the overlay, src was written, its path has another image, or the guest may not write to src. A
-// cancel that has begun to write src must go on.
+// mayBringBack refuses a cancel that cannot succeed: the disk has left the overlay, src was
+// written, its path has another image, or the guest may not write to src. A cancel that has begun
+// to write src must continue.
 func (e *Env) mayBringBack(ctx context.Context, s *move.Spec, opID string) error {
 	if s.Method != move.MethodOverlay {
 		return nil
@@ -59,8 +56,7 @@ func (e *Env) mayBringBack(ctx context.Context, s *move.Spec, opID string) error
 	if err != nil || p.Folding {
 		return err
 	}
-	// This comes first: otherwise a guest that has the old src open would count as not having it
-	// open.
+	// First, since a guest that has the old src open would count as not having src open.
 	if err := e.Seal.SrcUnchanged(ctx, s); err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// stepAdmitCommitted is stepAdmitCancel for a guest that is already on src.
 func (e *Env) stepAdmitCommitted() op.Step {
 	return e.stepAdmit(overlay.AdmitCommittedStep, e.wasCommitted, func(s *move.Spec) string {
 		remark := fmt.Sprintf("somebody else had committed the overlay of instance %s into %s, and the guest has gone on there; the overlay is kept, for you to delete: %s",
@@ -27,10 +26,10 @@ func (e *Env) stepAdmitCommitted() op.Step {
 	})
 }
 
-// wasCommitted returns nil if the guest's process was on the overlay, is on src now, and has kept
-// its disk all the time: in QEMU only a commit of the overlay does that. A guest that was started
-// on src, or with a disk that was detached and attached again, lacks the data of the overlay. So
-// start must have switched this process to the overlay, or it was started with the overlay.
+// wasCommitted returns nil if the guest's process moved from the overlay to src, and has kept its
+// disk all the time: in QEMU only a commit of the overlay does that. A guest that was started on
+// src, or with a disk that was detached and attached again, lacks the data of the overlay. So
+// start must have switched this process to the overlay, or the process was started with it.
 func (e *Env) wasCommitted(ctx context.Context, s *move.Spec, opID string) error {
 	disk, err := e.Look.ConfirmDisk(ctx, s)
 	if err != nil {
@@ -59,15 +58,15 @@ func (e *Env) wasCommitted(ctx context.Context, s *move.Spec, opID string) error
 	return nil
 }
 
-// OverlayWasCommitted reports whether a guest is seen to be on src because another program has
-// committed its overlay there. It is false also if that is unknown now.
+// OverlayWasCommitted reports whether another program is seen to have committed the overlay into
+// src under the guest. It is false if that is unknown.
 func (e *Env) OverlayWasCommitted(ctx context.Context, s *move.Spec) bool {
 	p, err := e.history.Facts(ctx, s, "")
 	return err == nil && !p.Folding && e.wasCommitted(ctx, s, "") == nil
 }
 
 // CommittedByOthers reports whether both witnesses have the guest on src although no cancel has
-// brought it there. A cancel may have begun to: then another program has pivoted its commit.
+// brought it there. After an unfinished cancel another program has pivoted its commit.
 func (e *Env) CommittedByOthers(ctx context.Context, s *move.Spec) (bool, error) {
 	disk, err := e.Move.ReadDisk(ctx, s)
 	if err == nil && (disk.Live != move.OnSrc || disk.Mirror != nil) {

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// stepAdmitRollback checks again whether src still belongs to the instance. If so, that holds until
-// this host is fenced again.
+// stepAdmitRollback checks whether src still belongs to the instance, which then holds until this
+// host is fenced again.
 func (e *Env) stepAdmitRollback() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error {
 		epoch, _, _ := e.fence.Behind(s)
