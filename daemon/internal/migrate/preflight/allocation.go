@@ -12,9 +12,9 @@ import (
 )
 
 // chooseAllocation decides whether the new file gets space for the whole volume at once, and notes
-// if that differs from src. It refuses a request that cannot be fulfilled.
+// a difference to src. It refuses a request that cannot be fulfilled.
 func (c *Checks) chooseAllocation(s *move.Spec, t api.MigrationTarget) error {
-	if err := c.images.MayWrite(s.Dst.Path); err != nil { // the check below makes a file there
+	if err := c.images.MayWrite(s.Dst.Path); err != nil {
 		return err
 	}
 	dir := filepath.Dir(s.Dst.Path)
@@ -51,8 +51,8 @@ func (c *Checks) chooseAllocation(s *move.Spec, t api.MigrationTarget) error {
 	return c.noteStorage(s, dir)
 }
 
-// noteSparse notes the storage properties of src that a sparse dst lacks, if the copier is not its
-// only writer.
+// noteSparse notes the storage properties of src that a sparse dst lacks if another program fills
+// it.
 func (c *Checks) noteSparse(s *move.Spec, dir string) error {
 	allocation, err := c.allocationOf(s)
 	if err != nil {
@@ -93,7 +93,6 @@ func (c *Checks) noteStorage(s *move.Spec, dir string) error {
 	return nil
 }
 
-// checkAllocation refuses a requested allocation if the move makes no file.
 func checkAllocation(s *move.Spec, t api.MigrationTarget) error {
 	if t.Allocation == "" || s.Allocation != "" {
 		return nil

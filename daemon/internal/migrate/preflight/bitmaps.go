@@ -16,9 +16,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckQcow2 refuses a move that would lose properties of a qcow2 image other than its data, or
-// leave dst with an incomplete dirty bitmap. It notes the properties that dst will lack. dom is nil
-// if no instance of this host has the volume.
+// CheckQcow2 refuses a move that would lose properties of a qcow2 image besides its data, or leave
+// dst with an incomplete dirty bitmap. It notes the properties that dst will lack. dom is nil if
+// no instance of this host has the volume.
 func (c *Checks) CheckQcow2(ctx context.Context, s *move.Spec, dom *hv.Domain) error {
 	if err := c.checkBitmapsOfDst(s); err != nil || s.Src.Format != api.FormatQcow2 {
 		return err
@@ -40,8 +40,8 @@ func (c *Checks) CheckQcow2(ctx context.Context, s *move.Spec, dom *hv.Domain) e
 	return nil
 }
 
-// checkBitmaps refuses to lose dirty bitmaps, unless requested. instance is the running one, empty
-// if none.
+// checkBitmaps refuses to lose dirty bitmaps, unless requested. instance is the running one, or
+// empty.
 func (c *Checks) checkBitmaps(ctx context.Context, s *move.Spec, instance string) error {
 	all, err := c.bitmaps(ctx, s, instance, s.Src.Path)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *Checks) checkBitmaps(ctx context.Context, s *move.Spec, instance string
 		s.Src.Path, look.BitmapNames(all), api.CheckpointsDrop)
 }
 
-// checkIdle refuses a mirror that would omit idle bitmaps of the image, unless requested.
+// checkIdle refuses a mirror that would omit idle bitmaps, unless requested.
 func (c *Checks) checkIdle(s *move.Spec, all []hv.StoredBitmap) error {
 	idle := look.IdleBitmaps(all)
 	switch {
@@ -82,7 +82,7 @@ func (c *Checks) checkIdle(s *move.Spec, all []hv.StoredBitmap) error {
 }
 
 // checkBitmapsBelow refuses the mirror of a linked clone if a base image has a bitmap that the
-// clone lacks: dst would have the bitmap without the writes to the clone.
+// clone lacks: dst would have it without the clone's writes.
 func (c *Checks) checkBitmapsBelow(ctx context.Context, s *move.Spec, instance string, top []hv.StoredBitmap) error {
 	for _, base := range s.SrcChain()[1:] {
 		if base.Format != string(api.FormatQcow2) {
@@ -102,7 +102,7 @@ func (c *Checks) checkBitmapsBelow(ctx context.Context, s *move.Spec, instance s
 	return nil
 }
 
-// checkBitmapsOfDst refuses an existing dst with dirty bitmaps: they lack the writes of the move.
+// checkBitmapsOfDst refuses an existing dst with dirty bitmaps, which lack the writes of the move.
 func (c *Checks) checkBitmapsOfDst(s *move.Spec) error {
 	if s.Dst.Format != api.FormatQcow2 || s.CreateDst || s.DstBlock { // on a device the move makes a new image
 		return nil
@@ -132,8 +132,7 @@ func (c *Checks) bitmaps(ctx context.Context, s *move.Spec, instance, path strin
 	return all, nil
 }
 
-// removal describes how the bitmaps of a running instance are kept, if a move can do that, or
-// removed.
+// removal describes how the bitmaps of a running instance are kept, if a move can, or removed.
 func removal(s *move.Spec, b hv.StoredBitmap) string {
 	remove := fmt.Sprintf("remove it: `%s`, each one (the next backup has to be a full one then)", look.RemoveBitmap(s.InstanceName, b))
 	if b.Idle || s.Method != move.MethodOverlay || s.Dst.Format != api.FormatQcow2 || s.Src.IsLUKS() || s.Src.IsLinkedClone() {

@@ -18,9 +18,8 @@ import (
 // oldestTrackingQEMU is the oldest QEMU with bitmaps that this program can read.
 var oldestTrackingQEMU = hv.Version{Major: 6}
 
-// CheckLive refuses a move while all guests write if this host could not do its part: its guests'
-// writes could not be tracked, or the storage would not have them. CheckPaused has the checks of a
-// move with all guests paused. It changes nothing.
+// CheckLive refuses a move while all guests write if this host could not track its guests' writes,
+// or the storage would lack them. CheckPaused is for a move with all guests paused.
 func (c *Checks) CheckLive(ctx context.Context, in api.LiveCheck) error {
 	v := in.LiveVolume
 	if err := CheckLiveVolume(&v); err != nil {
@@ -52,7 +51,7 @@ func (c *Checks) CheckLive(ctx context.Context, in api.LiveCheck) error {
 	return nil
 }
 
-// checkLiveGuest is CheckLive for one guest. elsewhere: guests of other hosts have the volume too.
+// checkLiveGuest is CheckLive for one guest. elsewhere: other hosts' guests have the volume too.
 func (c *Checks) checkLiveGuest(ctx context.Context, v *api.LiveVolume, att api.Attachment, elsewhere bool) error {
 	s := &move.Spec{VolumeID: v.VolumeID, VolumeName: v.VolumeName, Src: v.Src, Method: move.MethodLive}
 	if err := c.CheckSource(ctx, s); err != nil {
@@ -65,7 +64,7 @@ func (c *Checks) checkLiveGuest(ctx context.Context, v *api.LiveVolume, att api.
 	if disk.Top().Format != string(api.FormatRaw) {
 		return Unsupported(s, "disk %s of instance %s is opened as %s, and only a raw one can be followed", s.Target, dom.Name, disk.Top().Format)
 	}
-	// Data in the page cache of one host would not be read, or copied, by another host.
+	// Another host would not read data in the page cache of this host.
 	if elsewhere && !disk.PastPageCache() {
 		return Unsupported(s, "disk %s of instance %s has cache mode %q, and guests of other hosts have the volume too: they need cache='none' or 'directsync'", s.Target, dom.Name, disk.Cache)
 	}
@@ -92,7 +91,8 @@ func (c *Checks) checkLiveGuest(ctx context.Context, v *api.LiveVolume, att api.
 	return Unsupported(s, "what instance %s writes cannot be followed: %v", dom.Name, err)
 }
 
-// CheckLiveVolume is checkLive for the common part of all calls. dst has no path before it is made.
+// CheckLiveVolume is CheckLive for the common part of all calls. dst has no path before it is
+// made.
 func CheckLiveVolume(in *api.LiveVolume) error {
 	size := in.Src.SizeBytes
 	if _, err := uuid.Parse(in.MigrationID); err != nil {

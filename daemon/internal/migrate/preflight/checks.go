@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preflight has the checks that a migration makes before it changes anything, and chooses
-// its method, its destination and the allocation of what it makes.
+// Package preflight has the checks before a migration's first change, and chooses the method, the
+// destination and the allocation.
 package preflight
 
 import (

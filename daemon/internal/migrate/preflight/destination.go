@@ -21,7 +21,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ResolveDestination sets dst in the spec, and refuses a place that is not free for it.
+// ResolveDestination sets dst in the spec, and refuses a place that is not free.
 func (c *Checks) ResolveDestination(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	s.Dst = api.Location{Format: s.Src.Format, SizeBytes: s.SizeBytes(), LUKSSecret: s.Src.LUKSSecret}
 	if t.ToFormat != "" {
@@ -49,7 +49,6 @@ func (c *Checks) ResolveDestination(ctx context.Context, s *move.Spec, t api.Mig
 	return c.checkKeepBase(ctx, s)
 }
 
-// checkKeepBase refuses a move that cannot keep the base images of src below dst.
 func (c *Checks) checkKeepBase(ctx context.Context, s *move.Spec) error {
 	switch {
 	case !s.Src.IsLinkedClone():
@@ -97,7 +96,7 @@ func (c *Checks) destinationInPool(ctx context.Context, s *move.Spec, t api.Migr
 			return err
 		}
 	}
-	if s.Src.Pool == name && s.Src.Format == s.Dst.Format && s.Src.Backing == s.Dst.Backing { // a linked clone may become a volume of its own
+	if s.Src.Pool == name && s.Src.Format == s.Dst.Format && s.Src.Backing == s.Dst.Backing { // a linked clone may become a full volume
 		if t.KeepBase {
 			return api.Errorf(api.CodeSameLocation, "volume %s is in pool %s already; without --keep-base it becomes a volume of its own there", s.VolumeName, name)
 		}
@@ -126,8 +125,8 @@ func (c *Checks) destinationInPool(ctx context.Context, s *move.Spec, t api.Migr
 	return c.checkDestinationSpace(s, free, files)
 }
 
-// checkOnDevice refuses a qcow2 image on a block device that was not requested, and records the
-// size that the device needs. where begins the refusal, as in "pool p holds block devices".
+// checkOnDevice refuses an unrequested qcow2 image on a block device, and records the size that
+// the device needs. where begins the refusal, as in "pool p holds block devices".
 func (c *Checks) checkOnDevice(ctx context.Context, s *move.Spec, t api.MigrationTarget, where string) (err error) {
 	switch {
 	case s.Dst.Format == api.FormatRaw:
@@ -161,8 +160,8 @@ func (c *Checks) roundUp(ctx context.Context, s *move.Spec) error {
 	return nil
 }
 
-// destinationName returns a name that no other volume or migration has. It contains the migration's
-// id, so that a person who finds the file can look it up.
+// destinationName returns an unused name with the migration's id, so that a person who finds the
+// file can look it up.
 func destinationName(s *move.Spec, file bool) string {
 	name := fmt.Sprintf("%s-%s", s.VolumeName, s.MigrationID[:8])
 	if file {
@@ -171,9 +170,8 @@ func destinationName(s *move.Spec, file bool) string {
 	return name
 }
 
-// checkDestinationSpace refuses a dst without enough space: a sparse file needs the allocated bytes
-// of src, a thick one and a block device the whole size. It notes if a sparse file may outgrow its
-// place.
+// checkDestinationSpace refuses a dst without enough space: a sparse file needs the allocated
+// bytes of src, other images the whole size. It notes if a sparse file may outgrow its place.
 func (c *Checks) checkDestinationSpace(s *move.Spec, free int64, sparse bool) error {
 	need := c.NeededBytes(s, sparse)
 	if free < need {
@@ -191,7 +189,7 @@ func (c *Checks) checkDestinationSpace(s *move.Spec, free int64, sparse bool) er
 	return nil
 }
 
-// NeededBytes returns the most space that dst may take. It is too low for scattered data in a raw
+// NeededBytes returns the most space that dst may take. It is too low for scattered data of a raw
 // src, which takes whole clusters of a qcow2 dst.
 func (c *Checks) NeededBytes(s *move.Spec, sparse bool) int64 {
 	need := s.DstRoomBytes()
@@ -204,8 +202,8 @@ func (c *Checks) NeededBytes(s *move.Spec, sparse bool) int64 {
 	return need
 }
 
-// allocatedBytes returns the most space that a copy of the data of src takes, including base images
-// that are not kept; known is false if one of the images is a device.
+// allocatedBytes returns the most space for a copy of the data of src and the base images that are
+// not kept; known is false if one of them is a device.
 func (c *Checks) allocatedBytes(s *move.Spec) (total int64, known bool) {
 	chain, times := s.SrcChain(), int64(1)
 	if s.KeepsBase() { // each cluster of the top takes a cluster of dst, which may be larger
@@ -254,7 +252,7 @@ func (c *Checks) destinationAtPath(ctx context.Context, s *move.Spec, t api.Migr
 	}
 	info, err := c.images.Inspect(ctx, api.Location{Path: path, Format: s.Dst.Format})
 	if !info.Block {
-		// This catches mistyped devices: files in /dev are lost at reboot.
+		// Mistyped devices would be files in /dev, which are lost at reboot.
 		if err := location.CheckPersistent(path); err != nil {
 			return err
 		}
@@ -284,7 +282,7 @@ func (c *Checks) destinationAtPath(ctx context.Context, s *move.Spec, t api.Migr
 		if err := checkAligned(path, info); err != nil {
 			return err
 		}
-		s.Dst.ImageBytes = info.SizeBytes // the volume is its beginning
+		s.Dst.ImageBytes = info.SizeBytes
 	default:
 		return move.SizeMismatch(s.Src.Path, s.SizeBytes(), path, info.SizeBytes)
 	}
@@ -298,8 +296,8 @@ func (c *Checks) destinationAtPath(ctx context.Context, s *move.Spec, t api.Migr
 	return c.checkDestinationSpace(s, free+info.AllocatedBytes, true)
 }
 
-// destinationOnDevice sets an existing block device, with any content, as the device of dst, a
-// qcow2 image.
+// destinationOnDevice sets an existing block device, with any content, as the device of a qcow2
+// dst.
 func (c *Checks) destinationOnDevice(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	path := s.Dst.Path
 	if err := c.checkOnDevice(ctx, s, t, path+" is a block device"); err != nil {
@@ -322,8 +320,8 @@ func (c *Checks) destinationOnDevice(ctx context.Context, s *move.Spec, t api.Mi
 	return c.released.CheckNothingLost(ctx, s, t, info)
 }
 
-// destinationToConnect sets a volume of a target as dst. Unless it is already connected its size is
-// unknown until it is connected, and must then be the volume's.
+// destinationToConnect sets a target's volume as dst. Its size is unknown until it is connected,
+// and must then be the volume's.
 func (c *Checks) destinationToConnect(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	switch {
 	case s.LedByRegistry():
@@ -344,13 +342,12 @@ func (c *Checks) destinationToConnect(ctx context.Context, s *move.Spec, t api.M
 	case info.SizeBytes < s.SizeBytes():
 		return move.SizeMismatch(s.Src.Path, s.SizeBytes(), s.Dst.Path, info.SizeBytes)
 	case info.SizeBytes > s.SizeBytes():
-		s.Dst.ImageBytes = info.SizeBytes // the volume is its beginning
+		s.Dst.ImageBytes = info.SizeBytes
 	}
 	return c.released.CheckNothingLost(ctx, s, t, image.Info{SizeBytes: s.DstRoomBytes(), Block: true})
 }
 
-// destinationAtExport sets an existing export, or an RBD image, which is made if it does not exist,
-// as dst.
+// destinationAtExport sets an existing export, or an RBD image, which may have to be made, as dst.
 func (c *Checks) destinationAtExport(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	path := t.ToPath
 	if s.LedByRegistry() {
@@ -378,13 +375,13 @@ func (c *Checks) destinationAtExport(ctx context.Context, s *move.Spec, t api.Mi
 		return nil
 	}
 	if err != nil {
-		return look.HVRefusal(err) // of libvirt, which gives the key of a cluster
+		return look.HVRefusal(err) // of libvirt, which gives a cluster's key
 	}
 	switch {
 	case info.SizeBytes < s.SizeBytes():
 		return move.SizeMismatch(s.Src.Path, s.SizeBytes(), path, info.SizeBytes)
 	case info.SizeBytes > s.SizeBytes():
-		s.Dst.ImageBytes = info.SizeBytes // the volume is its beginning
+		s.Dst.ImageBytes = info.SizeBytes
 	}
 	if s.DstPrint, err = c.images.Fingerprint(ctx, path); err != nil {
 		return err
@@ -392,7 +389,7 @@ func (c *Checks) destinationAtExport(ctx context.Context, s *move.Spec, t api.Mi
 	return c.released.CheckNothingLost(ctx, s, t, info)
 }
 
-// checkElsewhere refuses the present path of the volume, under any name.
+// checkElsewhere refuses the volume's present path, by any name.
 func checkElsewhere(s *move.Spec, path string) error {
 	same, overlaps, err := location.PlaceOf(path).Meets(s.Src.Path)
 	switch {
@@ -415,14 +412,13 @@ func checkAligned(path string, info image.Info) error {
 		path, info.SizeBytes, image.MaxAlignBytes).With("dst_size_bytes", info.SizeBytes)
 }
 
-// CheckUneven refuses a dst that QEMU could not write with O_DIRECT, since its size is no multiple
-// of the filesystem's alignment. disk is the disk that moves, nil if there is none or there are
-// several.
+// CheckUneven refuses a dst that QEMU could not write with O_DIRECT: its size is no multiple of
+// the filesystem's alignment. disk is the disk that moves, nil if there is not exactly one.
 func (c *Checks) CheckUneven(s *move.Spec, disk *hv.Disk) error {
 	if !transfer.DstIsUneven(s) || disk != nil && !disk.PastPageCache() {
 		return nil
 	}
-	// QEMU opens the target of a mirror while it is empty. A copy fills the first block.
+	// QEMU opens the empty target of a mirror. A copy fills the first block.
 	hole := s.Method == move.MethodMirror
 	align, err := c.images.DirectAlignBytes(filepath.Dir(s.Dst.Path), hole)
 	if err != nil {

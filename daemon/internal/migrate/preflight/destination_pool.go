@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-// findPool sets the pool of an existing dst, if an active pool of this host lists it: the volume is
-// then found in the pool, as after an adoption by path. The pool neither makes nor removes dst. In
-// a move that the registry leads, dst stays as reserved, the same on all hosts.
+// findPool sets the pool of an existing dst, if an active pool of this host lists it, as an
+// adoption by path does. The pool neither makes nor removes dst. In a move that the registry
+// leads, dst stays as reserved, the same on all hosts.
 func (c *Checks) findPool(ctx context.Context, s *move.Spec) (err error) {
 	switch {
 	case s.LedByRegistry():

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// IsAway reports whether there is no image at the path of a destination that is to be connected.
+// IsAway reports whether a destination that is to be connected has no image at its path.
 func (c *Checks) IsAway(ctx context.Context, path string) (bool, error) {
 	_, err := c.images.Inspect(ctx, api.Location{Path: path, Format: api.FormatRaw})
 	if errors.Is(err, image.ErrAbsent) {
@@ -23,7 +23,7 @@ func (c *Checks) IsAway(ctx context.Context, path string) (bool, error) {
 	return false, err
 }
 
-// DestinationFreeBytes returns the free space for dst, including the space of an overwritten file.
+// DestinationFreeBytes returns the free space for dst, including an overwritten file's.
 func (c *Checks) DestinationFreeBytes(ctx context.Context, s *move.Spec) (int64, error) {
 	if !s.CreateDst {
 		free, err := c.images.FreeBytes(filepath.Dir(s.Dst.Path))

@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckFilesystems refuses directories on a filesystem that cannot hold, or store the writes of,
-// the move's images. Each directory is tried with a file that is removed. disk is the disk that
-// moves, nil if there is none or there are several.
+// CheckFilesystems refuses directories on a filesystem that cannot hold the move's images, or
+// store their writes. It tries each directory with a file that it removes. disk is the disk that
+// moves, nil if there is not exactly one.
 func (c *Checks) CheckFilesystems(ctx context.Context, s *move.Spec, disk *hv.Disk) error {
 	user, confined, err := hv.ConfinedUser(ctx, c.hv, s.InstanceID)
 	switch {

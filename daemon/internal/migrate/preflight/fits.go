@@ -8,10 +8,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkFits refuses a dst that libvirt does not allow for the disk as it is defined: libvirt would
-// refuse the new definition after the whole copy. disk is nil for a volume without instance.
-// immovable checks the settings that libvirt allows for no other image at all. For all other
-// settings libvirt checks the bus, the device or other settings, and a move changes none of these.
+// checkFits refuses a dst that libvirt does not allow for the defined disk: libvirt would refuse
+// the new definition after the whole copy. disk is nil for a volume without instance. immovable
+// checks the settings that libvirt allows for no other image. For the other settings libvirt
+// checks the bus, the device or settings, which no move changes.
 func checkFits(s *move.Spec, disk *hv.Disk) error {
 	if disk == nil {
 		return nil

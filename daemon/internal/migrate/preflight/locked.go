@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkSrcNotLocked refuses a src without a guest on this host if QEMU may write to it: on another
-// host that has the file over NFS, or in a process that libvirt does not know. Readers are allowed.
+// checkSrcNotLocked refuses a src without a guest on this host that QEMU may write: on another
+// host by NFS, or in a process that libvirt does not know. Readers are allowed.
 func (c *Checks) checkSrcNotLocked(ctx context.Context, s *move.Spec) error {
 	if s.Attached() {
 		dom, err := c.hv.Domain(ctx, s.InstanceID)
@@ -33,7 +33,7 @@ func (c *Checks) checkSrcNotLocked(ctx context.Context, s *move.Spec) error {
 	return nil
 }
 
-// checkDstNotLocked refuses to write to a file that QEMU has open, also for reading.
+// checkDstNotLocked refuses to write a file that QEMU has open, even for reading.
 func (c *Checks) checkDstNotLocked(ctx context.Context, path string) error {
 	locks, err := c.images.Locks(ctx, path)
 	switch {

@@ -14,9 +14,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The method of a move depends on the disk, and on whether its instance runs.
-
-// chooseOverNetwork is chooseMethod for a volume from or to an address.
 func (c *Checks) chooseOverNetwork(ctx context.Context, s *move.Spec, dom *hv.Domain, disk *hv.Disk, target api.MigrationTarget) error {
 	if err := c.chooseMethod(ctx, s, dom, disk, target.Method); err != nil {
 		return err
@@ -34,8 +31,7 @@ func (c *Checks) chooseOverNetwork(ctx context.Context, s *move.Spec, dom *hv.Do
 	if err := c.images.Fence(ctx, s.Src.Path); err != nil { // a cancel writes to src
 		return err
 	}
-	// A start of the guest on src shows in the stamp and QEMU's locks of a file, but not at an
-	// address.
+	// A start of the guest shows in a file's stamp and QEMU's locks, but not at an address.
 	if err := c.guards.Enforced(); err != nil {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: nothing would keep instance %s from a start on its source, of which nobody could tell at %s: %v; `volferryctl doctor` says what to do",
 			s.VolumeName, dom.Name, api.AddressKind(s.Src.Path), err)
@@ -43,7 +39,7 @@ func (c *Checks) chooseOverNetwork(ctx context.Context, s *move.Spec, dom *hv.Do
 	return nil
 }
 
-// checkKeptOff refuses a move that has to keep an instance off if the guard is not enforced.
+// checkKeptOff refuses a move that has to keep an instance off without an enforced guard.
 func (c *Checks) checkKeptOff(s *move.Spec, dom *hv.Domain) error {
 	if err := c.guards.Enforced(); err != nil {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s would have to be kept stopped, and %v; `volferryctl doctor` says what to do",
@@ -86,9 +82,9 @@ func (c *Checks) chooseMethod(ctx context.Context, s *move.Spec, dom *hv.Domain,
 	return c.checkKeptOff(s, dom)
 }
 
-// mirrorFills reports whether QEMU may write holes of the disk as zeros to the target of a mirror.
-// libvirt 9.0 had QEMU open each target so that zeros may be holes there; 11.3 does so only for a
-// disk with discard='unmap'.
+// mirrorFills reports whether QEMU may write the disk's holes as zeros to the target of a mirror.
+// libvirt 9.0 had QEMU open each target so that zeros may be holes; 11.3 does so only for a disk
+// with discard='unmap'.
 func (c *Checks) mirrorFills(ctx context.Context, disk *hv.Disk) bool {
 	if disk.Discard == "unmap" {
 		return false
@@ -97,7 +93,7 @@ func (c *Checks) mirrorFills(ctx context.Context, disk *hv.Disk) bool {
 	return err != nil || !about.Libvirt.Before(hv.Version{Major: 9, Minor: 1})
 }
 
-// Immovable returns why a disk cannot be moved at all, "" if it can.
+// Immovable returns why a disk cannot be moved, or "".
 func Immovable(d *hv.Disk) string {
 	switch {
 	case d.Device != "disk":
@@ -117,9 +113,9 @@ func Immovable(d *hv.Disk) string {
 }
 
 // Reasons why a disk gets no overlay but may be mirrored. libvirt refuses an overlay if another
-// guest may have the disk open, or if the guest does not write to it. Volferry refuses one if a
-// full overlay would not pause the guest but be its I/O error or, with the policy ignore, a
-// silently lost write.
+// guest may have the disk open, or if the guest does not write to it. Volferry refuses an overlay
+// where a full overlay would not pause the guest but be its I/O error or, with the policy ignore,
+// a silently lost write.
 const (
 	notShareable = "is <shareable/>"
 	notReadOnly  = "is <readonly/>"
@@ -130,15 +126,14 @@ func mirrorable(reason string) bool {
 	return slices.Contains([]string{notShareable, notReadOnly, notPaused, notPausedByQuota}, reason)
 }
 
-// OnlyMirrored refuses a request that a mirror cannot serve, for a disk that can only be mirrored
-// while its instance runs. which completes the message: the limitation, and what to do.
+// OnlyMirrored refuses a request that a mirror, the disk's only method while its instance runs,
+// cannot serve. which completes the message with the limitation and the remedy.
 func OnlyMirrored(s *move.Spec, which string) *api.Error {
 	return Unsupported(s, "disk %s of instance %s %s, so it can only be mirrored while the instance runs, which %s",
 		s.Target, s.InstanceName, s.OnlyMirrored, which)
 }
 
-// notOverlayable returns why a disk that can be moved otherwise gets no overlay, "" if it can get
-// one.
+// notOverlayable returns why a movable disk gets no overlay, or "".
 func notOverlayable(d *hv.Disk) string {
 	switch {
 	case d.CopyOnRead:
@@ -149,14 +144,14 @@ func notOverlayable(d *hv.Disk) string {
 		return notShareable
 	case d.ReadOnly:
 		return notReadOnly
-	case !slices.Contains([]string{"", pausedByAnyError, "enospace"}, d.ErrorPolicy): // the default is enospace
+	case !slices.Contains([]string{"", pausedByAnyError, "enospace"}, d.ErrorPolicy): // the default is enospc
 		return notPaused
 	}
 	return ""
 }
 
 // notEncryptable returns why a LUKS container can have no overlay, which is encrypted with its
-// passphrase; "" if it can. It records the size of the container's payload.
+// passphrase, or "". It records the size of the container's payload.
 func (c *Checks) notEncryptable(ctx context.Context, s *move.Spec) (reason string, err error) {
 	if err := c.images.CheckSecret(ctx, s.SrcImage()); err != nil {
 		if errors.Is(err, hv.ErrUnavailable) {
@@ -171,9 +166,8 @@ func (c *Checks) notEncryptable(ctx context.Context, s *move.Spec) (reason strin
 	return "", err
 }
 
-// checkMethod refuses a method other than the requested one. A mirror that is requested for a
-// stopped instance, or a volume without one, is made offline: no QEMU runs that could mirror, and
-// no guest has to continue.
+// checkMethod refuses a method other than the requested. A mirror of a stopped instance, or of a
+// volume without one, is made offline: no QEMU runs that could mirror.
 func checkMethod(s *move.Spec, t *api.MigrationTarget) error {
 	switch {
 	case t.Method == move.MethodOverlay && s.Attached() && s.Method != move.MethodOverlay:

@@ -12,15 +12,14 @@ import (
 )
 
 const (
-	// pausedByAnyError is the error_policy that pauses the guest for any error of the overlay. With
-	// the others QEMU pauses it only for ENOSPC, not for EDQUOT.
+	// pausedByAnyError is the error_policy that pauses the guest for any error of the overlay.
+	// With others QEMU pauses it for ENOSPC, but not for EDQUOT.
 	pausedByAnyError = "stop"
-	// notPausedByQuota is the reason why a disk with another policy gets no overlay under a quota.
 	notPausedByQuota = "has not the error_policy stop, and its overlay would be under a quota (volferryctl doctor names it)"
 )
 
-// overlayQuotas returns the quotas on the overlay of a migration in a directory: the quotas of its
-// owner while the guest runs, and of the directory's project. s is nil for guests in general.
+// overlayQuotas returns the quotas on a migration's overlay in a directory: of its owner while the
+// guest runs, and of the directory's project. s is nil for guests in general.
 func (c *Checks) overlayQuotas(ctx context.Context, dir string, s *move.Spec) ([]quota.Limit, error) {
 	instanceID := ""
 	if s != nil {
@@ -30,19 +29,19 @@ func (c *Checks) overlayQuotas(ctx context.Context, dir string, s *move.Spec) ([
 	if err != nil {
 		return nil, err
 	}
-	if s != nil && !owner.Given && s.SrcRights != nil { // the overlay keeps the owner from its creation
+	if s != nil && !owner.Given && s.SrcRights != nil { // the overlay keeps its first owner
 		owner.UID, owner.GID = s.SrcRights.UID, s.SrcRights.GID
 	}
 	return c.images.Quotas(ctx, dir, owner)
 }
 
-// OverlayFreeBytes returns by how much the overlays of this host may still grow.
+// OverlayFreeBytes returns by how much this host's overlays may grow.
 func (c *Checks) OverlayFreeBytes(ctx context.Context) (int64, error) {
 	return c.FreeBytesFor(ctx, c.cfg.OverlayDir, nil)
 }
 
-// FreeBytesFor returns by how much the overlay of a migration may still grow. If the quotas are
-// unknown, the free space of the filesystem counts.
+// FreeBytesFor returns by how much a migration's overlay may grow: with unknown quotas, the free
+// space of the filesystem.
 func (c *Checks) FreeBytesFor(ctx context.Context, dir string, s *move.Spec) (int64, error) {
 	free, err := c.images.FreeBytes(dir)
 	if err != nil {
@@ -55,8 +54,8 @@ func (c *Checks) FreeBytesFor(ctx context.Context, dir string, s *move.Spec) (in
 	return quota.Free(free, limits), nil
 }
 
-// underQuota returns the reason why a disk gets no overlay if QEMU would not pause its guest for an
-// exceeded quota, "" if it gets one.
+// underQuota returns why a disk gets no overlay because QEMU would not pause its guest for an
+// exceeded quota, or "".
 func (c *Checks) underQuota(ctx context.Context, s *move.Spec, disk *hv.Disk) string {
 	if disk.ErrorPolicy == pausedByAnyError {
 		return ""

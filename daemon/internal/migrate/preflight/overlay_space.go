@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckOverlaySpace refuses a start without space for the overlay, less the space that the overlays
-// of the other open migrations may still take: an overlay that fills its filesystem pauses all
-// their guests. Starts are decided one after the other, so each counts those before it.
+// CheckOverlaySpace refuses a start without space for the overlay after the other open migrations'
+// overlays have grown: an overlay that fills its filesystem pauses all their guests. Starts are
+// decided one after the other, so each counts those before it.
 func (c *Checks) CheckOverlaySpace(ctx context.Context, s *move.Spec) error {
 	free, err := c.FreeBytesFor(ctx, c.cfg.OverlayDir, s)
 	if err != nil {
@@ -45,12 +45,12 @@ func (c *Checks) CheckOverlaySpace(ctx context.Context, s *move.Spec) error {
 }
 
 // OverlayRoom returns the free space that a new overlay needs. An overlay does not grow beyond the
-// volume with its tables and, if it is encrypted, keys, which are as large as the container's.
+// volume with its tables and, if it is encrypted, keys as large as the container's.
 func (c *Checks) OverlayRoom(s *move.Spec) int64 {
 	return min(c.cfg.OverlayMinFreeBytes, s.SizeBytes()+s.SizeBytes()/100+1<<20)
 }
 
-// OverlayPath returns the path of the overlay of a migration.
+// OverlayPath returns the path of a migration's overlay.
 func (c *Checks) OverlayPath(migrationID string) string {
 	return filepath.Join(c.cfg.OverlayDir, migrationID+".qcow2")
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hypervisor has the calls of hv.Hypervisor that this package makes.
 type hypervisor interface {
 	About(ctx context.Context) (hv.About, error)
 	Job(ctx context.Context, id string, target string) (*hv.Job, error)
@@ -30,7 +29,6 @@ type hypervisor interface {
 	QEMUUser(ctx context.Context, id string) (hv.ProcessUser, error)
 }
 
-// images has the calls of move.Images that this package makes.
 type images interface {
 	CheckSecret(ctx context.Context, img hv.Image) error
 	PayloadBytes(ctx context.Context, img hv.Image) (int64, error)
@@ -53,13 +51,11 @@ type images interface {
 	DirectAlignBytes(dir string, hole bool) (int64, error)
 }
 
-// registry has the calls of move.Registry that this package makes.
 type registry interface {
 	Volume(ctx context.Context, id string) (api.Volume, error)
 	GrowVolume(ctx context.Context, opID string, ref string, in api.VolumeGrow) (api.Volume, error)
 }
 
-// guards has the calls of move.Guards that this package makes.
 type guards interface {
 	Enforced() error
 }

@@ -19,7 +19,6 @@ import (
 )
 
 // Spec makes all checks that are possible before a change, and returns the spec of a request.
-// It changes nothing.
 func (c *Checks) Spec(ctx context.Context, vol api.Volume, target api.MigrationTarget) (*move.Spec, error) {
 	if err := CheckTarget(target); err != nil {
 		return nil, err
@@ -108,13 +107,13 @@ func (c *Checks) Spec(ctx context.Context, vol api.Volume, target api.MigrationT
 	return s, c.CheckFilesystems(ctx, s, disk)
 }
 
-// CheckWritable refuses a move that could not be finished, or not be cancelled, since this program
-// may not write in the directory of an image.
+// CheckWritable refuses a move that could not be finished or cancelled because this program may
+// not write in an image's directory.
 func (c *Checks) CheckWritable(s *move.Spec) error {
 	if err := c.images.MayWrite(s.Dst.Path); err != nil {
 		return err
 	}
-	// A cancel folds the overlay back into src.
+	// A cancel folds the overlay into src.
 	if s.Method == move.MethodOverlay || s.DeleteSource {
 		return c.images.MayWrite(s.Src.Path)
 	}
@@ -135,9 +134,8 @@ func CheckTarget(t api.MigrationTarget) error {
 	return nil
 }
 
-// checkVolume checks the registry's state of the volume. The registry repeats these checks in the
-// transaction that takes the lock (checkMigratable of its package store), and that decides: add a
-// new rule there too.
+// checkVolume checks the registry's state of the volume. The registry repeats these checks when it
+// grants the lock (checkMigratable of its package store), which decides: add a new rule there too.
 func checkVolume(vol api.Volume) error {
 	if n := len(vol.Attachments); n > 1 && !vol.Unheld() {
 		return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --live-shared, while its guests write, or with --pause-all, which saves and restores them", vol.Name, n)
@@ -148,8 +146,7 @@ func checkVolume(vol api.Volume) error {
 	return nil
 }
 
-// CheckSource checks the image of src: it must be as in the registry, and must not need other
-// files.
+// CheckSource checks that src is as in the registry, and needs no other files.
 func (c *Checks) CheckSource(ctx context.Context, s *move.Spec) error {
 	if s.LedByRegistry() && api.IsNetwork(s.Src.Path) {
 		return Unsupported(s, "it is at %s, which only its one guest's host moves: not with its guests paused, and not while several write", s.Src.Path)
@@ -168,7 +165,7 @@ func (c *Checks) CheckSource(ctx context.Context, s *move.Spec) error {
 		return api.Errorf(api.CodeNotFound, "volume %s is not at %s, where the registry says it is", s.VolumeName, s.Src.Path)
 	}
 	if err != nil {
-		return look.HVRefusal(err) // an error of libvirt, which returns the key of a cluster
+		return look.HVRefusal(err) // of libvirt, which gives a cluster's key
 	}
 	s.SrcBlock = info.Block
 	if s.SrcPrint, err = c.images.Fingerprint(ctx, s.Src.Path); err != nil {
@@ -192,8 +189,8 @@ func (c *Checks) checkInstance(ctx context.Context, s *move.Spec, att api.Attach
 	return dom, disk, c.chooseMethod(ctx, s, dom, disk, target.Method)
 }
 
-// CheckDisk checks the instance of an attachment and its disk, and fills the spec with both. It
-// refuses a disk that is not src alone, and one with a block job.
+// CheckDisk checks an attachment's instance and disk, and fills the spec with both. It refuses a
+// disk that is not src alone, or has a block job.
 func (c *Checks) CheckDisk(ctx context.Context, s *move.Spec, att api.Attachment) (*hv.Domain, *hv.Disk, error) {
 	dom, err := c.hv.Domain(ctx, att.InstanceID)
 	switch {
@@ -226,8 +223,8 @@ func (c *Checks) CheckDisk(ctx context.Context, s *move.Spec, att api.Attachment
 	return dom, disk, nil
 }
 
-// checkOpen refuses a src that the kernel does not show open in its guest's process: the device's
-// name belongs to another device now, which would be copied instead, or libvirt shows an old chain.
+// checkOpen refuses a src that its guest's process does not have open: the device's name belongs
+// to another device now, which would be copied instead, or libvirt shows an old chain.
 func (c *Checks) checkOpen(ctx context.Context, s *move.Spec, dom *hv.Domain) error {
 	if !dom.State.Active() || api.IsNetwork(s.Src.Path) {
 		return nil
@@ -244,7 +241,6 @@ func (c *Checks) checkOpen(ctx context.Context, s *move.Spec, dom *hv.Domain) er
 		s.VolumeName, s.Target, dom.Name, s.Src.Path, api.ShellLine("volferryctl", "volume", "which", s.VolumeName))
 }
 
-// checkDomain refuses instances in a state that allows no change.
 func checkDomain(s *move.Spec, dom *hv.Domain) error {
 	switch {
 	case !dom.Persistent:
@@ -289,9 +285,9 @@ func (c *Checks) checkJob(ctx context.Context, s *move.Spec, dom *hv.Domain) err
 	return nil
 }
 
-// ChooseVerify replaces an empty verify. A copy of a frozen src is read back. Both sides of a
-// mirror can be compared only with the guest paused, so that must be requested, and only between
-// raw images, since QEMU then has the locks of a qcow2 image.
+// ChooseVerify replaces an empty verify. A copy of a frozen src is read back. The sides of a
+// mirror can be compared only with the guest paused, so that must be requested, and only if they
+// are raw, since QEMU has the locks of a qcow2 image.
 func ChooseVerify(s *move.Spec) error {
 	switch {
 	case s.Method != move.MethodMirror && s.Verify == "":

@@ -11,21 +11,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckRecorded refuses a move, or a part in a move that the registry leads, if the journal of this
-// host has the volume elsewhere than the registry.
+// CheckRecorded refuses a move, or a part in a move that the registry leads, of a volume that this
+// host's journal has elsewhere than the registry.
 func (c *Checks) CheckRecorded(ctx context.Context, vol api.Volume) error {
 	return image.Prefixed("cannot migrate volume "+vol.Name, c.which.CheckVolumeRecorded(ctx, vol))
 }
 
-// CheckPlace refuses the registry's place for an image if no volume may be there on this host:
-// another host may have chosen it. Outside pools it also allows images in the definitions of these
-// instances: give those that have src, and none for dst.
+// CheckPlace refuses the registry's place for an image, which another host may have chosen, if no
+// volume may be there on this host. Outside pools it also allows images in the definitions of
+// these instances: give those that have src, and none for dst.
 func (c *Checks) CheckPlace(ctx context.Context, volume string, l api.Location, instances ...string) error {
 	return look.HVRefusal(c.cfg.Rules.CheckHeld(ctx, c.hv, l, "cannot migrate volume "+volume, instances...))
 }
 
-// checkBases refuses a linked clone over the image of a volume, or of a migration: another host may
-// have reported its base images.
+// checkBases refuses a linked clone over the image of a volume or migration: another host may have
+// reported its base images.
 func (c *Checks) checkBases(ctx context.Context, s *move.Spec) error {
 	if s.Src.Backing == "" {
 		return nil
