@@ -9,17 +9,16 @@ import (
 )
 
 // writtenSource is a released source that may have data that its volume lacks, with the ids of the
-// instances that have the volume.
+// volume's instances.
 type writtenSource struct {
 	api.ReleasedSource
 	instances []string
 }
 
-// writtenSources are the written sources at the watch's last look.
 type writtenSources struct {
 	mu    sync.Mutex
 	found []writtenSource
-	// failed is the error of the last incomplete look, as it was logged.
+	// failed is the last logged error of an incomplete look.
 	failed string
 	// noted has the migrations with a written source in the audit trail.
 	noted map[string]bool

@@ -23,8 +23,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Left returns the paths of the images that a volume has left by moves of this host, except those
-// that are volumes now, and those that are seen to be gone. Its errors are the registry's and the
+// Left returns the paths of the images that a volume has left by moves of this host, except
+// present volumes and images that are seen to be gone. Its errors are the registry's and the
 // hypervisor's.
 func (rs *Sources) Left(ctx context.Context, volumeID string) ([]string, error) {
 	look, err := rs.claims.Look(ctx)
@@ -43,8 +43,7 @@ func ofVolume(volumeID string) func(*move.Spec) bool {
 	return func(s *move.Spec) bool { return s.VolumeID == volumeID }
 }
 
-// newestOfEach returns, for each image, the newest of the migrations that have left it, newest
-// first.
+// newestOfEach returns the newest migration of each left image, newest first.
 func newestOfEach(all []*history.Migration) []*history.Migration {
 	var out []*history.Migration
 	for _, h := range slices.Backward(all) {
@@ -56,7 +55,6 @@ func newestOfEach(all []*history.Migration) []*history.Migration {
 	return out
 }
 
-// leavers returns the wanted migrations with a src that exists and is no volume, oldest first.
 func (rs *Sources) leavers(ctx context.Context, look *location.Look, wanted func(*move.Spec) bool) ([]*history.Migration, error) {
 	all, err := rs.kept(ctx, wanted)
 	return slices.DeleteFunc(all, func(h *history.Migration) bool { return isVolumes(look, h) }), err
@@ -67,8 +65,8 @@ func isVolumes(look *location.Look, h *history.Migration) bool {
 	return unknown == nil && holder.Volume != nil
 }
 
-// kept returns the wanted migrations that have left their src, if that exists and was not copied
-// over, oldest first. src may be in use. It reads the whole history only if src exists.
+// kept returns, oldest first, the wanted migrations with a src that exists and was not copied
+// over. src may be in use. The whole history is read only if src exists.
 func (rs *Sources) kept(ctx context.Context, wanted func(*move.Spec) bool) ([]*history.Migration, error) {
 	starts, err := rs.history.Starts(ctx)
 	if err != nil {
@@ -103,8 +101,8 @@ func (rs *Sources) kept(ctx context.Context, wanted func(*move.Spec) bool) ([]*h
 }
 
 // isGone reports whether the src of a migration is seen to be gone: its path is empty or has
-// another image, or the socket of an export's server does not exist. Images on other machines are
-// not asked: that may take long.
+// another image, or the socket of its export's server is missing. Images on other machines are not
+// asked, which may take long.
 func (rs *Sources) isGone(ctx context.Context, s *move.Spec) bool {
 	if api.IsRemote(s.Src.Path) {
 		return false
@@ -133,7 +131,6 @@ func (rs *Sources) leftSource(ctx context.Context, h *history.Migration) (bool, 
 	return mig.State == api.MigrationCompleted, err
 }
 
-// releasedInput describes the src that a migration has left, without any check.
 func (rs *Sources) releasedInput(ctx context.Context, h *history.Migration) (*place.ReleasedInput, error) {
 	ended, err := rs.endOf(ctx, h)
 	if err != nil {
@@ -146,8 +143,8 @@ func (rs *Sources) releasedInput(ctx context.Context, h *history.Migration) (*pl
 	return &place.ReleasedInput{Spec: h.Spec, Seal: facts.Seal, EndedAt: ended}, nil
 }
 
-// endOf returns the end time of a migration that has left its src. Only the registry knows it for a
-// move that it leads.
+// endOf returns the end time of a migration. Only the registry knows the end of a move that it
+// leads.
 func (rs *Sources) endOf(ctx context.Context, h *history.Migration) (time.Time, error) {
 	if !h.Spec.LedByRegistry() {
 		_, ended := h.Times()
@@ -163,22 +160,20 @@ func (rs *Sources) endOf(ctx context.Context, h *history.Migration) (time.Time, 
 	return *mig.FinishedAt, nil
 }
 
-// releasedSource describes the src that a migration has left, without looking at it.
 func releasedSource(s *move.Spec, ended time.Time) api.ReleasedSource {
 	return api.ReleasedSource{
 		MigrationID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, Host: s.HostName, Location: s.Src, ReleasedAt: ended,
 	}
 }
 
-// readableDomains returns the domains of this host that can be read. Writes of the others show in
-// the image.
+// readableDomains returns this host's readable domains. Writes of the others show in the image.
 func (rs *Sources) readableDomains(ctx context.Context) ([]hv.Domain, error) {
 	doms, _, err := hv.Readable(rs.hv.Domains(ctx))
 	return doms, err
 }
 
-// LeaverOf returns the newest migration of this host that has left the image at a path, nil if none
-// has, or if a later one has begun to overwrite it.
+// LeaverOf returns the newest migration of this host that has left the image at a path, nil if
+// there is none, or if a later migration has begun to overwrite it.
 func (rs *Sources) LeaverOf(ctx context.Context, path string) (*history.Migration, error) {
 	starts, err := rs.history.Starts(ctx)
 	if err != nil {
@@ -187,7 +182,7 @@ func (rs *Sources) LeaverOf(ctx context.Context, path string) (*history.Migratio
 	return rs.leaverAmong(ctx, starts, path)
 }
 
-// leaverAmong is LeaverOf among the migrations that these ops have begun, oldest first.
+// leaverAmong is LeaverOf among the migrations of these ops, oldest first.
 func (rs *Sources) leaverAmong(ctx context.Context, starts []op.Op, path string) (*history.Migration, error) {
 	for i, o := range slices.Backward(starts) {
 		s, err := history.SpecOf(o)
@@ -217,8 +212,8 @@ func (rs *Sources) leaverAmong(ctx context.Context, starts []op.Op, path string)
 	return nil, nil
 }
 
-// lastCopyOnto returns the newest migration that has written to a path, among those that these ops
-// have begun (oldest first), nil if none has. A refused copy has not.
+// lastCopyOnto returns the newest migration that has written to a path, among the migrations of
+// these ops (oldest first), or nil. A refused copy does not count.
 func (rs *Sources) lastCopyOnto(ctx context.Context, starts []op.Op, path string) (*history.Migration, error) {
 	for _, o := range slices.Backward(starts) {
 		s, err := history.SpecOf(o)
@@ -252,8 +247,6 @@ func (rs *Sources) wroteDst(ctx context.Context, h *history.Migration) (bool, er
 	return false, nil
 }
 
-// changeOf reports whether the src that a migration has left was written since; why is the reason
-// if that is unknown.
 func (rs *Sources) changeOf(ctx context.Context, h *history.Migration) (change image.Change, why string, err error) {
 	in, err := rs.releasedInput(ctx, h)
 	if err != nil {
@@ -263,8 +256,8 @@ func (rs *Sources) changeOf(ctx context.Context, h *history.Migration) (change i
 }
 
 // CheckNotWritten refuses to overwrite an image that a volume of this host has left and that was
-// written since: it may have the only copy of a guest's writes. If that is unknown, it is
-// overwritten only if the target allows that, or if another program copies.
+// written since: it may have the only copy of a guest's writes. If that is unknown, the target
+// must allow the overwriting, or another program must copy.
 func (rs *Sources) CheckNotWritten(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	path := s.Dst.Path
 	h, err := rs.LeaverOf(ctx, path)
@@ -291,8 +284,8 @@ func (rs *Sources) CheckNotWritten(ctx context.Context, s *move.Spec, t api.Migr
 		With("migration_id", h.Spec.MigrationID)
 }
 
-// CheckNothingLost refuses to overwrite another volume's way back, or a file with data that no move
-// of this host has written, unless the target allows that, or another program copies. A named
+// CheckNothingLost refuses to overwrite another volume's way back, or a file with data from
+// outside this host's moves, unless the target allows that, or another program copies. A named
 // device or export was made for the volume.
 func (rs *Sources) CheckNothingLost(ctx context.Context, s *move.Spec, t api.MigrationTarget, info image.Info) error {
 	if t.Overwrite || t.ExternalCopy {
@@ -328,9 +321,9 @@ func (rs *Sources) CheckNothingLost(ctx context.Context, s *move.Spec, t api.Mig
 		With(api.DetailOverwrites, s.Dst.Path).With("allocated_bytes", info.AllocatedBytes)
 }
 
-// copiedInVain reports whether all data in the file at the dst of s is from the copy of a move that
-// was taken back: the file is the same, and unwritten since. It is false for a move that the
-// registry leads, since this host does not know its end.
+// copiedInVain reports whether the file at the dst of s has only the copy of a cancelled move,
+// unwritten since. It is false for a move that the registry leads, since this host does not know
+// its end.
 func (rs *Sources) copiedInVain(ctx context.Context, starts []op.Op, s *move.Spec) (bool, error) {
 	h, err := rs.lastCopyOnto(ctx, starts, s.Dst.Path)
 	if err != nil || h == nil || h.Spec.LedByRegistry() || h.Position() == move.OnDst {
@@ -351,8 +344,8 @@ func (rs *Sources) copiedInVain(ctx context.Context, starts []op.Op, s *move.Spe
 	return err == nil && !now.WrittenSince(*left), err
 }
 
-// CheckAdoptable refuses an image that a volume has left by a move of this host, while that volume
-// exists: it is the older copy, and its adoption must be forced. verdict begins the refusal.
+// CheckAdoptable refuses an image that an existing volume has left by a move of this host: the
+// adoption of this older copy must be forced. verdict begins the refusal.
 func (rs *Sources) CheckAdoptable(ctx context.Context, path, verdict string) error {
 	h, err := rs.LeaverOf(ctx, path)
 	if err != nil || h == nil {

@@ -10,13 +10,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hypervisor has the calls of hv.Hypervisor that this package makes.
 type hypervisor interface {
 	Events(ctx context.Context) <-chan hv.Event
 	Domains(ctx context.Context) ([]hv.Domain, error)
 }
 
-// images has the calls of move.Images that this package makes.
 type images interface {
 	Blank(ctx context.Context, l api.Location) (bool, error)
 	Stamp(ctx context.Context, path string) (image.Stamp, error)
@@ -24,7 +22,6 @@ type images interface {
 	AllocatedBytes(path string) (int64, error)
 }
 
-// registry has the calls of move.Registry that this package makes.
 type registry interface {
 	Volume(ctx context.Context, id string) (api.Volume, error)
 	Migration(ctx context.Context, id string) (api.Migration, error)

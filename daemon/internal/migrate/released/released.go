@@ -22,9 +22,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// List returns the existing sources that moves of this host have left, the newest first
-// (DESIGN.md, section 11), of one volume, by id or name, or of all if volume is empty. It changes
-// nothing.
+// List returns the existing sources that moves of this host have left, newest first (DESIGN.md,
+// section 11), of one volume, by id or name, or of all if volume is empty.
 func (rs *Sources) List(ctx context.Context, volume string) ([]api.ReleasedSource, error) {
 	claims, err := rs.claims.Look(ctx)
 	if err != nil {
@@ -56,8 +55,8 @@ func (rs *Sources) List(ctx context.Context, volume string) ([]api.ReleasedSourc
 	return out, nil
 }
 
-// describeReleased describes the src that a migration has left. A src that cannot be checked is
-// described with the reason.
+// describeReleased describes the src that a migration has left, with the reason if it cannot be
+// checked.
 func (rs *Sources) describeReleased(ctx context.Context, h *history.Migration, doms []hv.Domain) api.ReleasedSource {
 	s := &h.Spec
 	in, err := rs.releasedInput(ctx, h)
@@ -88,14 +87,14 @@ func (rs *Sources) describeReleased(ctx context.Context, h *history.Migration, d
 	return r
 }
 
-// checkReleased makes all checks of a deletion. vol and unknown are the registry's answer about the
-// volume that has left the src.
+// checkReleased makes all checks of a deletion. vol and unknown are the registry's answer about
+// the volume.
 func (rs *Sources) checkReleased(ctx context.Context, in *place.ReleasedInput, vol api.Volume, unknown error) error {
 	if err := rs.place.CheckReleased(ctx, in); err != nil {
 		return look.HVRefusal(request.Refused(err))
 	}
 	if api.CodeOf(unknown) == api.CodeNotFound {
-		return nil // the volume is deleted
+		return nil
 	}
 	if unknown != nil {
 		return unknown
@@ -103,9 +102,8 @@ func (rs *Sources) checkReleased(ctx context.Context, in *place.ReleasedInput, v
 	return rs.checkVolumeOfReleased(ctx, &in.Spec, vol)
 }
 
-// checkVolumeOfReleased refuses the src of a volume with a missing image, and of a volume with a
-// guest on this host that is on another image than recorded: src may be the only copy, or the guest
-// may need it.
+// checkVolumeOfReleased refuses the src of a volume with a missing image, or with a guest on this
+// host on another image than recorded: src may be the only copy, or the guest may need it.
 func (rs *Sources) checkVolumeOfReleased(ctx context.Context, s *move.Spec, vol api.Volume) error {
 	if rs.which.Reaches(ctx, vol) {
 		if path := rs.which.AbsentOf(ctx, history.WithBases(vol.Location)); path != "" {
@@ -124,11 +122,11 @@ func (rs *Sources) checkVolumeOfReleased(ctx context.Context, s *move.Spec, vol 
 	return nil
 }
 
-// Delete deletes the src that a migration of this host has left, and returns its description.
-// It refuses a src that is used, that was written since, or that is no longer the moved image;
-// without force also a src that may have been written. ref is the migration's id or its beginning.
-// A repeated request gets the same answer. If a deletion of this source waits for the operator, it
-// continues that one.
+// Delete deletes the src that a migration of this host has left, and returns its description. It
+// refuses a src that is used, was written since, or is no longer the moved image; without force
+// also a src that may have been written. ref is the migration's id or its beginning. A repeated
+// request gets the same answer. It continues a deletion of this source that waits for the
+// operator.
 func (rs *Sources) Delete(ctx context.Context, opID, ref string, force bool) (api.ReleasedSource, error) {
 	var body any = ref
 	if force {
@@ -172,8 +170,8 @@ func (rs *Sources) parkedDeletions() []op.Status {
 	})
 }
 
-// parkedDeletion returns the op that deletes the source of a migration and waits for the operator,
-// "" if there is none.
+// parkedDeletion returns the op that deletes a migration's source and waits for the operator, or
+// "".
 func (rs *Sources) parkedDeletion(ctx context.Context, ref string) (opID string, err error) {
 	id, err := rs.history.Resolve(ctx, ref)
 	if err != nil {
@@ -187,7 +185,7 @@ func (rs *Sources) parkedDeletion(ctx context.Context, ref string) (opID string,
 	return "", nil
 }
 
-// continueDeletion continues a deletion that waits for the operator; it checks everything again.
+// continueDeletion continues a deletion that waits for the operator. The op repeats all checks.
 func (rs *Sources) continueDeletion(ctx context.Context, opID string) error {
 	err := rs.runner.Continue(ctx, opID)
 	if err == nil || errors.Is(err, op.ErrNotParked) || errors.Is(err, op.ErrFinished) {
@@ -196,7 +194,7 @@ func (rs *Sources) continueDeletion(ctx context.Context, opID string) error {
 	return request.JournalError(err)
 }
 
-// ContinueDeletions continues the deletions that wait for the operator since an earlier daemon.
+// ContinueDeletions continues an earlier daemon's deletions that wait for the operator.
 func (rs *Sources) ContinueDeletions(ctx context.Context) {
 	for _, st := range rs.parkedDeletions() {
 		if err := rs.continueDeletion(ctx, st.Op.ID); err != nil {
@@ -240,7 +238,7 @@ func (rs *Sources) decideDeleteSource(ctx context.Context, ref string, force boo
 	return in, nil
 }
 
-// checkNotCopiedOver refuses to delete the src of a migration if a later one has copied onto it.
+// checkNotCopiedOver refuses to delete a src that a later migration has copied onto.
 func (rs *Sources) checkNotCopiedOver(ctx context.Context, h *history.Migration) error {
 	starts, err := rs.history.Starts(ctx)
 	if err != nil {
@@ -255,7 +253,6 @@ func (rs *Sources) checkNotCopiedOver(ctx context.Context, h *history.Migration)
 		h.Spec.MigrationID, h.Spec.VolumeName, h.Spec.Src.Path, over.Spec.MigrationID, over.Spec.VolumeName)
 }
 
-// deletedBefore refuses to delete a src that Delete has already deleted.
 func (rs *Sources) deletedBefore(ctx context.Context, h *history.Migration) error {
 	deletions, err := rs.journal.Ops(ctx, place.KindDeleteSource, false)
 	if err != nil {

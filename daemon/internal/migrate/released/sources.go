@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package released has the sources that moves of this host have left: it lists them, watches for
-// writes to them, deletes them, and refuses to overwrite what they alone may have.
+// Package released lists the sources that moves of this host have left, watches for writes to
+// them, deletes them, and refuses to overwrite data that only they may have.
 package released
 
 import (

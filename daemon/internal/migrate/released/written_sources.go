@@ -24,30 +24,29 @@ import (
 )
 
 const (
-	// sourceWatchEvery is the interval of looks without an event.
 	sourceWatchEvery = time.Minute
-	// SourceWatchAfter is the delay of a look after an event: a booting host starts its guests one
-	// after the other.
+	// SourceWatchAfter delays a look after an event: a booting host starts its guests one after
+	// the other.
 	SourceWatchAfter = 500 * time.Millisecond
 )
 
 // WrittenSources returns, newest first, the released sources that may have data that their volumes
 // lack: they were written since, or a guest runs on them. It checks the volumes with these ids, or
-// all if none is given. A deleted volume has none. Sources that cannot be checked are in the error,
-// which may come with results.
+// all. Sources of deleted volumes do not count. The error has the sources that cannot be checked,
+// and may come with results.
 func (rs *Sources) WrittenSources(ctx context.Context, volumeIDs ...string) ([]api.ReleasedSource, error) {
 	found, _, err := rs.findWritten(ctx, func(s *move.Spec) bool { return len(volumeIDs) == 0 || slices.Contains(volumeIDs, s.VolumeID) })
 	return described(found), err
 }
 
-// KnownWrittenSources returns the result of WrittenSources at the watch's last look.
+// KnownWrittenSources returns the watch's last result of WrittenSources.
 func (rs *Sources) KnownWrittenSources() []api.ReleasedSource {
 	rs.sources.mu.Lock()
 	defer rs.sources.mu.Unlock()
 	return described(rs.sources.found)
 }
 
-// GuestsOnReleasedSources counts the released sources with a running guest at the watch's last
+// GuestsOnReleasedSources counts the released sources with a running guest, by the watch's last
 // look.
 func (rs *Sources) GuestsOnReleasedSources() int {
 	n := 0
@@ -59,8 +58,8 @@ func (rs *Sources) GuestsOnReleasedSources() int {
 	return n
 }
 
-// WrittenSourceNote returns a note about an instance if one of its volumes has left a source that
-// may have data that the volume lacks, at the watch's last look; otherwise "".
+// WrittenSourceNote returns a note about an instance that has a volume with a written source, by
+// the watch's last look; otherwise "".
 func (rs *Sources) WrittenSourceNote(instanceID string) string {
 	rs.sources.mu.Lock()
 	defer rs.sources.mu.Unlock()
@@ -79,8 +78,8 @@ func described(found []writtenSource) []api.ReleasedSource {
 	return out
 }
 
-// WatchSources looks for written sources until ctx ends: soon after a guest was started or stopped,
-// and at intervals. It adds each to the audit trail once.
+// WatchSources looks for written sources until ctx ends: soon after a guest was started or
+// stopped, and at intervals. It adds each to the audit trail once.
 func (rs *Sources) WatchSources(ctx context.Context) error {
 	events := rs.hv.Events(ctx)
 	tick := time.NewTicker(sourceWatchEvery)
@@ -152,8 +151,8 @@ func (rs *Sources) auditWritten(r *api.ReleasedSource) {
 	})
 }
 
-// findWritten returns the written sources of the wanted migrations. If it fails, unknown has the
-// migrations with sources that could not be checked, nil for all.
+// findWritten returns the written sources of the wanted migrations. With an error, unknown has the
+// migrations with unchecked sources, nil for all.
 func (rs *Sources) findWritten(ctx context.Context, wanted func(*move.Spec) bool) (found []writtenSource, unknown []string, err error) {
 	all, err := rs.kept(ctx, wanted)
 	if err != nil || len(all) == 0 {
@@ -180,8 +179,8 @@ func (rs *Sources) findWritten(ctx context.Context, wanted func(*move.Spec) bool
 	return found, unknown, err
 }
 
-// whoHas reads, at most once and only if an image was written, the users of images and the
-// migrations.
+// whoHas reads the users of images and the migrations at most once, and only if an image was
+// written.
 type whoHas struct {
 	claims func() (*location.Look, error)
 	starts func() ([]op.Op, error)
@@ -206,8 +205,7 @@ func (rs *Sources) lookAtSource(ctx context.Context, h *history.Migration, doms 
 	return w, err
 }
 
-// runsOn returns the name of an active domain that has the image at path as a live disk, "" if none
-// is seen.
+// runsOn returns the name of an active domain with the image at path as a live disk, or "".
 func runsOn(doms []hv.Domain, path string) string {
 	for i := range doms {
 		running := hv.Domain{Name: doms[i].Name, Live: doms[i].Live}
@@ -221,9 +219,9 @@ func runsOn(doms []hv.Domain, path string) string {
 	return ""
 }
 
-// describeWritten describes a src that was written after a migration has left it. It returns nil if
-// that does not concern the volume: the image has another user, a later move has written to it, or
-// the volume is deleted.
+// describeWritten describes a src that was written after its migration. It returns nil if that
+// does not concern the volume: the image has another user, a later move has written to it, or the
+// volume is deleted.
 func (rs *Sources) describeWritten(ctx context.Context, h *history.Migration, now *whoHas) (*writtenSource, error) {
 	s := &h.Spec
 	claims, err := now.claims()
