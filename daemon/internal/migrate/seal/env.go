@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package seal proves that the images of a migration are the ones it began with: src is unchanged
+// Package seal proves that a migration's images are the images of its beginning: src is unchanged
 // since it was frozen or left, dst is the image that the migration made, and the snapshot of a
 // frozen RBD image is there.
 package seal
@@ -26,7 +26,7 @@ type Env struct {
 	move *move.Env
 }
 
-// New makes an Env of the ports, and of the packages below this one.
+// New makes an Env.
 func New(d *move.Deps, lookEnv *look.Env, moveEnv *move.Env) *Env {
 	return &Env{
 		history:  d.History,

@@ -17,9 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Provided adds checks to a step that opens src or dst, writes to it or makes it the disk of an
-// instance: it begins only if they pass. For example, the images must be the same as at the
-// migration's beginning.
+// Provided adds checks to a step that opens or writes src or dst, or makes it an instance's disk:
+// the step begins only if they pass.
 func Provided(st op.Step, checks ...func(context.Context, *move.Spec) error) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -31,7 +30,7 @@ func Provided(st op.Step, checks ...func(context.Context, *move.Spec) error) op.
 	return st
 }
 
-// Followed returns a step that also calls by, after its own Do.
+// Followed returns a step that calls by after its own Do.
 func Followed(st op.Step, by func(context.Context, *op.Run, *move.Spec) error) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -47,9 +46,8 @@ func Followed(st op.Step, by func(context.Context, *op.Run, *move.Spec) error) o
 	return st
 }
 
-// JobProvided is provided for a step that waits for a job. The job may be ready while a check
-// fails, and the runner relies on Observe: so the step is not done while a check fails, and Do
-// returns the reason.
+// JobProvided is Provided for a step that waits for a job. The job may be ready while a check
+// fails, so the step is not observed as done then, and Do returns the reason.
 func JobProvided(st op.Step, checks ...func(context.Context, *move.Spec) error) op.Step {
 	st = Provided(st, checks...)
 	observe := st.Observe
@@ -83,10 +81,10 @@ func (e *Env) EndUnchanged(to move.Direction) func(context.Context, *move.Spec) 
 	return e.DstUnchanged
 }
 
-// EndUnchangedInPause is EndUnchanged for a step with the guest paused. It does not check
-// addresses: the answer takes another program and a cluster, while the guest waits. They were
-// checked right before the pause (StepPauseToSwitch), and since then QEMU has that very image open,
-// and makes it the disk. The image's name is checked after the pause (EndHasItsName).
+// EndUnchangedInPause is EndUnchanged with the guest paused. It does not check addresses: the
+// answer takes another program and a cluster. They were checked right before the pause
+// (StepPauseToSwitch), and since then QEMU has that very image open, and makes it the disk.
+// EndHasItsName checks the image's name after the pause.
 func (e *Env) EndUnchangedInPause(to move.Direction) func(context.Context, *move.Spec) error {
 	unchanged := e.EndUnchanged(to)
 	return func(ctx context.Context, s *move.Spec) error {
@@ -97,10 +95,10 @@ func (e *Env) EndUnchangedInPause(to move.Direction) func(context.Context, *move
 	}
 }
 
-// EndHasItsName returns an error, with the guest running again, if the address in the definition
-// was given to another image since the check before the pause, which may be long ago if the daemon
-// was dead. The guest has the right image, and its next start would have the other one. It waits
-// for an answer.
+// EndHasItsName returns an error, with the guest running again, if another image has the address
+// of the definition since the check before the pause, which may be long ago if the daemon was
+// dead. The guest has the right image, but its next start would have the other. It waits for an
+// answer.
 func (e *Env) EndHasItsName(ctx context.Context, s *move.Spec, to move.Direction) error {
 	img := to.Image(s)
 	if !api.IsNetwork(img.Path) {
@@ -121,8 +119,8 @@ func (e *Env) EndHasItsName(ctx context.Context, s *move.Spec, to move.Direction
 	}
 }
 
-// renameBack describes how an image gets its address back. Its owner knows its present name, or the
-// cluster shows it by the image's id.
+// renameBack describes how an image gets its address back: its owner knows its present name, or
+// the cluster shows it by the image's id.
 func renameBack(path string) string {
 	image, err := api.ParseRBD(path)
 	if err != nil {
@@ -133,9 +131,9 @@ func renameBack(path string) string {
 		api.ShellLine("rbd", "rename", "--", image.Pool+"/IMAGE", spec) + "` gives it back"
 }
 
-// MayWriteDst is called right before the first byte is written to dst, and each time before a copy
-// continues: since preflight a domain may name dst, or its path may have another file. It returns
-// the fingerprint that dst must have, empty if unknown.
+// MayWriteDst is called right before the first write to dst, and before a copy continues: since
+// preflight a domain may name dst, or its path may have another file. It returns dst's required
+// fingerprint, or "".
 func (e *Env) MayWriteDst(ctx context.Context, s *move.Spec) (string, error) {
 	if err := e.DstUnchanged(ctx, s); err != nil {
 		return "", err
@@ -146,7 +144,7 @@ func (e *Env) MayWriteDst(ctx context.Context, s *move.Spec) (string, error) {
 	return e.dstPrint(ctx, s)
 }
 
-// MayMirrorToDst is MayWriteDst for a mirror. A mirror that already writes is not checked again.
+// MayMirrorToDst is MayWriteDst for a mirror that does not write yet.
 func (e *Env) MayMirrorToDst(ctx context.Context, s *move.Spec) error {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil || disk.Mirror != nil {
@@ -157,7 +155,7 @@ func (e *Env) MayMirrorToDst(ctx context.Context, s *move.Spec) error {
 			return err
 		}
 	}
-	if api.IsNetwork(s.Dst.Path) { // a client that libvirt does not know may be the guest's own
+	if api.IsNetwork(s.Dst.Path) { // an unknown client may be the guest's own
 		if _, err := e.look.ConfirmDisk(ctx, s); err != nil {
 			return err
 		}
@@ -171,7 +169,7 @@ func (e *Env) MayMirrorToDst(ctx context.Context, s *move.Spec) error {
 	return e.move.HVError(e.look.NotDenied(ctx, s, s.Dst.Path, "complete migration "+s.MigrationID))
 }
 
-// DstUnchanged refuses a dst that is not the image that the migration made, or that preflight saw.
+// DstUnchanged refuses a dst that is not the image that the migration made, or preflight saw.
 func (e *Env) DstUnchanged(ctx context.Context, s *move.Spec) error {
 	want, err := e.dstPrint(ctx, s)
 	if err != nil || want == "" {
@@ -184,8 +182,8 @@ func (e *Env) DstUnchanged(ctx context.Context, s *move.Spec) error {
 	return e.move.HVError(err)
 }
 
-// SrcUnchanged refuses a src with another image at its path than in preflight, for example after
-// the number of a LUN or loop device was reused.
+// SrcUnchanged refuses a src with another image at its path since preflight, for example after a
+// LUN's or loop device's number was reused.
 func (e *Env) SrcUnchanged(ctx context.Context, s *move.Spec) error {
 	if s.SrcPrint == "" {
 		return nil
@@ -199,8 +197,8 @@ func (e *Env) SrcUnchanged(ctx context.Context, s *move.Spec) error {
 	return e.move.HVError(err)
 }
 
-// dstPrint returns the fingerprint that dst must have, or "" if it is unknown: a tool that makes an
-// external copy may replace the file (rsync renames).
+// dstPrint returns dst's required fingerprint, or "" if unknown: a tool that makes an external
+// copy may replace the file (rsync renames).
 func (e *Env) dstPrint(ctx context.Context, s *move.Spec) (string, error) {
 	identity := s.DstPrint
 	if s.CreateDst {
@@ -216,7 +214,7 @@ func (e *Env) dstPrint(ctx context.Context, s *move.Spec) (string, error) {
 	return identity, nil
 }
 
-// DstReplaced returns the refusal of a dst that is another file or device than at the start.
+// DstReplaced returns the refusal of another file or device at dst than at the start.
 func DstReplaced(path, want, now string) *api.Error {
 	if !location.IsDevicePrint(want) {
 		return api.Errorf(api.CodeDstInUse, "%s was removed, or replaced by another file, since the migration began; nothing is written to it. Cancel the migration, look whose file it is, and migrate again", path).
@@ -227,16 +225,15 @@ func DstReplaced(path, want, now string) *api.Error {
 		path, want, orNothing(now)).With("expected", want).With("found", now)
 }
 
-// DstToReserve returns dst with the identity of an existing device: the volume has it from its
-// completion on. The identity of a dst that the migration makes is reported later (IdentifyMade,
-// MadeDst).
+// DstToReserve returns dst with the identity of an existing device, which the volume has after its
+// completion. A new dst's identity is reported later (IdentifyMade, MadeDst).
 func DstToReserve(s *move.Spec) api.Location {
 	dst := s.Dst
 	dst.Identity = image.IdentityIn(s.DstPrint)
 	return dst
 }
 
-// MadeDst returns dst with the identity of the device that the migration has made there.
+// MadeDst returns dst with the identity of its new device.
 func (e *Env) MadeDst(ctx context.Context, s *move.Spec) (api.Location, error) {
 	dst := s.Dst
 	fingerprint, err := e.dstPrint(ctx, s)
@@ -244,9 +241,8 @@ func (e *Env) MadeDst(ctx context.Context, s *move.Spec) (api.Location, error) {
 	return dst, err
 }
 
-// IdentifyMade reports to the registry the identity of the device that the migration has made,
-// after the volume has moved there. If that fails, the next look at the images (volume.Manager.Run)
-// repeats it.
+// IdentifyMade reports the identity of the new device to the registry, after the volume has moved
+// there. After a failure the next look at the images (volume.Manager.Run) repeats it.
 func (e *Env) IdentifyMade(ctx context.Context, opID string, s *move.Spec) {
 	if !s.CreateDst {
 		return // the registry reserved dst with its identity
@@ -262,8 +258,7 @@ func (e *Env) IdentifyMade(ctx context.Context, opID string, s *move.Spec) {
 
 func orNothing(identity string) string { return cmp.Or(identity, "nothing") }
 
-// IsSource reports whether the image at the path of src is the image that was moved. It also
-// returns true if the path is empty.
+// IsSource reports whether src's path has the moved image, or is empty.
 func (e *Env) IsSource(ctx context.Context, s *move.Spec) (bool, error) {
 	if s.SrcPrint != "" {
 		now, err := e.images.Fingerprint(ctx, s.Src.Path)

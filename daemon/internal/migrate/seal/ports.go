@@ -12,12 +12,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hypervisor has the calls of hv.Hypervisor that these steps make.
 type hypervisor interface {
 	LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error)
 }
 
-// images has the calls of move.Images that these steps make.
 type images interface {
 	Stamp(ctx context.Context, path string) (image.Stamp, error)
 	Fingerprint(ctx context.Context, path string) (string, error)
@@ -27,12 +25,10 @@ type images interface {
 	Flush(ctx context.Context, path string) error
 }
 
-// registry has the calls of move.Registry that these steps make.
 type registry interface {
 	IdentifyVolume(ctx context.Context, opID, ref string, in api.VolumeIdentify) (api.Volume, error)
 }
 
-// history has the calls of move.History that these steps make.
 type history interface {
 	Copied(ctx context.Context, s *move.Spec) (bool, error)
 	Facts(ctx context.Context, s *move.Spec, exceptOp string) (move.Facts, error)

@@ -15,19 +15,19 @@ import (
 // FrozenOutput is the seal of src.
 type FrozenOutput struct {
 	At time.Time `json:"at"`
-	// Src is the stamp of src when it was seen frozen.
+	// Src is the stamp of the frozen src.
 	Src *image.Stamp `json:"src,omitempty"`
-	// Snapshot is the snapshot of src, if it is an RBD image.
+	// Snapshot is the snapshot of src, an RBD image.
 	Snapshot *move.SrcSnapshot `json:"snapshot,omitempty"`
-	// NotFrozen, unless empty, names the process of QEMU that still had src open for writing: the
+	// NotFrozen names the process of QEMU that still had src open for writing, or is empty: the
 	// start has failed, and the guest is brought back.
 	NotFrozen string `json:"not_frozen,omitempty"`
-	// NotStored, unless empty, reports that src could not store writes. The result is the same.
+	// NotStored, with the same result, reports that src could not store writes.
 	NotStored string `json:"not_stored,omitempty"`
 }
 
-// Seal returns the seal of a src that no program writes from now on, in the step with this name. A
-// Ceph cluster does not report when an image was written, so an RBD image gets a snapshot.
+// Seal returns the seal of a src that no program writes from now on, in the step with this name.
+// An RBD image gets a snapshot, since Ceph does not report when an image was written.
 func (e *Env) Seal(ctx context.Context, r *op.Run, s *move.Spec, step string) (out FrozenOutput, err error) {
 	if api.IsRBD(s.Src.Path) {
 		out.Src = &image.Stamp{SizeBytes: s.Src.SizeBytes}
@@ -41,9 +41,10 @@ func (e *Env) Seal(ctx context.Context, r *op.Run, s *move.Spec, step string) (o
 	return out, err
 }
 
-// StampToKeep returns the stamp of an image, for the journal. QEMU's flushes leave the time of
-// modification in memory, and after a power failure the file would have an older time, as if it had
-// been written. So the image is flushed first, except at an address, with a stamp of only the size.
+// StampToKeep returns an image's stamp for the journal. QEMU's flushes leave the time of
+// modification in memory, and after a power failure the file would have an older time, as if it
+// had been written. So the image is flushed first, except at an address, since its stamp has only
+// the size.
 func (e *Env) StampToKeep(ctx context.Context, path string) (image.Stamp, error) {
 	if !api.IsNetwork(path) {
 		if err := e.images.Flush(ctx, path); err != nil {
@@ -53,17 +54,16 @@ func (e *Env) StampToKeep(ctx context.Context, path string) (image.Stamp, error)
 	return e.images.Stamp(ctx, path)
 }
 
-// Sealed refuses a src that was written since it was frozen, by any program: the overlay, or a
-// copy, belongs to the old content of src, and a fold or a switch would lose the write. A cancel
-// that has begun to write the overlay back is excepted. The evidence is the time of modification
-// and the size of a file, the kernel's counters of a block device until the host reboots, or the
-// snapshot of an RBD image.
+// Sealed refuses a src that any program wrote since its freeze: the overlay, or a copy, belongs to
+// the old content, and a fold or a switch would lose the write. A cancel that has begun to write
+// src is excepted. The evidence is a file's time of modification and size, the kernel's counters
+// of a block device until the host reboots, or an RBD image's snapshot.
 func (e *Env) Sealed(ctx context.Context, s *move.Spec, opID string) error {
 	_, err := e.lookAtSeal(ctx, s, opID)
 	return err
 }
 
-// lookAtSeal is sealed, and reports whether the evidence is gone.
+// lookAtSeal is Sealed, and reports whether the evidence is gone.
 func (e *Env) lookAtSeal(ctx context.Context, s *move.Spec, opID string) (lost bool, err error) {
 	if s.Method != move.MethodOverlay && s.Method != move.MethodOffline {
 		return false, nil
@@ -86,20 +86,20 @@ func (e *Env) lookAtSeal(ctx context.Context, s *move.Spec, opID string) (lost b
 	return false, written(s, p.Seal, p.Snapshot)
 }
 
-// LeftSrcNote has the stamp of a src that a volume has left and that was not frozen, taken as soon
-// as no process had it open.
+// LeftSrcNote has the stamp of a src that its volume has left without a freeze, from when no
+// process had it open any more.
 type LeftSrcNote struct {
 	Left *image.Stamp `json:"left,omitempty"`
 }
 
-// SealsLeft makes a step, after which no process has src open, note the stamp of src.
+// SealsLeft makes a step after which no process has src open note the stamp of src.
 func (e *Env) SealsLeft(st op.Step) op.Step {
 	return Followed(st, func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		return e.SealLeft(ctx, r, s.Src.Path, st.Name)
 	})
 }
 
-// SealsMirrored is SealsLeft for a src that was not frozen, because of its method.
+// SealsMirrored is SealsLeft for a mirror, which does not freeze src.
 func (e *Env) SealsMirrored(st op.Step) op.Step {
 	return Followed(st, func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if s.Method != move.MethodMirror {
@@ -110,8 +110,8 @@ func (e *Env) SealsMirrored(st op.Step) op.Step {
 }
 
 // SealLeft notes the stamp of a src that its volume leaves. It does so once, so that a write
-// between two tries of a step counts. The move does not fail without a stamp; then it stays unknown
-// whether src was written later.
+// between two tries of a step counts. Without a stamp the move does not fail, but later writes to
+// src stay unknown.
 func (e *Env) SealLeft(ctx context.Context, r *op.Run, src, step string) error {
 	var note LeftSrcNote
 	if noted, err := r.Noted(step, &note); err != nil || noted && note.Left != nil || api.IsNetwork(src) {
@@ -125,8 +125,8 @@ func (e *Env) SealLeft(ctx context.Context, r *op.Run, src, step string) error {
 	return r.Note(ctx, LeftSrcNote{&stamp})
 }
 
-// ChangeSinceLeft reports whether src was written since its volume has left it, by the stamp from
-// when src was frozen or closed. why is the reason for an unknown change.
+// ChangeSinceLeft reports whether src was written since its volume left it, by the stamp of its
+// freeze or its closing. why is the reason for an unknown change.
 func (e *Env) ChangeSinceLeft(ctx context.Context, s *move.Spec, seal *image.Stamp) (change image.Change, why string, err error) {
 	if api.IsNetwork(s.Src.Path) {
 		return image.ChangeUnknown, "nothing is kept of " + api.AddressKind(s.Src.Path) + " that would tell", nil
@@ -146,14 +146,13 @@ func (e *Env) ChangeSinceLeft(ctx context.Context, s *move.Spec, seal *image.Sta
 	return change, why, nil
 }
 
-// ofVolume returns a stamp with the size limited to the volume, if that is the beginning of a
-// larger image.
+// ofVolume limits a stamp's size to the volume in a larger image.
 func ofVolume(stamp image.Stamp, l api.Location) image.Stamp {
 	stamp.SizeBytes = l.VolumeBytes(stamp.SizeBytes)
 	return stamp
 }
 
-// SealedUnlessCommitted is sealed, unless a commit of the overlay runs: a person has begun it, it
+// SealedUnlessCommitted is Sealed, unless a commit of the overlay runs: a person has begun it, it
 // writes src as a cancel would, and the cancel adopts it.
 func (e *Env) SealedUnlessCommitted(ctx context.Context, s *move.Spec, disk *move.DiskState, opID string) error {
 	if disk.Active && disk.Live == move.OnOverlay && disk.Ours(move.ToSrc, s) != nil {
@@ -176,9 +175,9 @@ func written(s *move.Spec, seal *image.Stamp, snapshot *move.SrcSnapshot) *api.E
 		s.Src.Path, s.VolumeName, when)
 }
 
-// SealedOrSame is sealed, but compares the content of src if its stamp has changed, or if the
-// evidence is gone: a program may have touched src without changing it. This requires a copy of the
-// frozen src, and no part of the overlay in dst. touched reports that both were compared.
+// SealedOrSame is Sealed, but compares the content of src if its stamp has changed, or the
+// evidence is gone: a program may have touched src without changing it. This requires a copy of
+// the frozen src, and no part of the overlay in dst. touched reports that the comparison was made.
 func (e *Env) SealedOrSame(ctx context.Context, s *move.Spec, opID string) (touched bool, err error) {
 	lost, refused := e.lookAtSeal(ctx, s, opID)
 	if !lost && api.CodeOf(refused) != api.CodeChainChanged {
@@ -205,8 +204,8 @@ func (e *Env) SealedOrSame(ctx context.Context, s *move.Spec, opID string) (touc
 	return true, nil
 }
 
-// SealedStill is sealed for an RBD image, right before the guest is paused: it finds writes to src
-// during the job. Other images are checked for the last time before the job.
+// SealedStill is Sealed for an RBD image, right before the pause: it finds writes to src during
+// the job. Other images are checked for the last time before the job.
 func (e *Env) SealedStill(ctx context.Context, s *move.Spec) error {
 	if !api.IsRBD(s.Src.Path) {
 		return nil

@@ -18,9 +18,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// snapshotSrc makes the snapshot of src, an RBD image that no program writes any more, in the step
-// with this name. It returns nil if the snapshot cannot be made; then the move continues, and the
-// seal is only the size of src.
+// snapshotSrc makes the snapshot of an RBD src that no program writes any more, in the step with
+// this name. If that fails it returns nil and the move continues: the seal is then only the size
+// of src.
 func (e *Env) snapshotSrc(ctx context.Context, r *op.Run, s *move.Spec, step string) (*move.SrcSnapshot, error) {
 	if s.SrcPrint == "" {
 		return nil, nil //nolint:nilnil // as above
@@ -49,8 +49,8 @@ func (e *Env) snapshotSrc(ctx context.Context, r *op.Run, s *move.Spec, step str
 	return &move.SrcSnapshot{Name: name, ID: found.ID}, nil
 }
 
-// makeSnapshot looks for the snapshot afterwards: the answer may be lost, or a client that has the
-// lock of the image does not answer, although the cluster does.
+// makeSnapshot looks for the snapshot afterwards: the answer may be lost, or a client with the
+// image's lock does not answer, although the cluster does.
 func (e *Env) makeSnapshot(ctx context.Context, s *move.Spec, name string) (rbd.Snapshot, error) {
 	failed := e.images.MakeSnapshot(ctx, s.Src.Path, s.SrcPrint, name)
 	if errors.Is(failed, hv.ErrUnavailable) {
@@ -63,8 +63,7 @@ func (e *Env) makeSnapshot(ctx context.Context, s *move.Spec, name string) (rbd.
 	return found, err
 }
 
-// noSnapshot returns the error for a snapshot that could not be made, nil if the move continues
-// without it.
+// noSnapshot returns the error for a failed snapshot, nil if the move continues without it.
 func (e *Env) noSnapshot(ctx context.Context, s *move.Spec, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -78,9 +77,9 @@ func (e *Env) noSnapshot(ctx context.Context, s *move.Spec, err error) error {
 	return nil
 }
 
-// writtenSinceSnapshot reports whether src was written since its snapshot was made. lost reports
-// that the snapshot is gone, so that this is unknown. The operator who removed it has stated that
-// src is unchanged, as by restoring the time of a file.
+// writtenSinceSnapshot reports whether src was written since its snapshot. lost: the snapshot is
+// gone, so this is unknown. The operator who removed it has stated that src is unchanged, as by
+// restoring a file's time.
 func (e *Env) writtenSinceSnapshot(ctx context.Context, s *move.Spec, was *move.SrcSnapshot) (written, lost bool, err error) {
 	if was == nil {
 		return false, false, nil
@@ -96,8 +95,8 @@ func (e *Env) writtenSinceSnapshot(ctx context.Context, s *move.Spec, was *move.
 	return now.Written, false, nil
 }
 
-// EndsSnapshot returns a step after which no step checks the seal: it first removes the snapshot of
-// src, and reports the remark to the caller.
+// EndsSnapshot returns a step after which no step checks the seal: it first removes the snapshot
+// of src, and reports the remark.
 func (e *Env) EndsSnapshot(st op.Step, end func(context.Context, *move.Spec) (remark string, err error)) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -117,14 +116,13 @@ func (e *Env) EndsSnapshot(st op.Step, end func(context.Context, *move.Spec) (re
 	return st
 }
 
-// StepDropSnapshot removes the snapshot of src, for a cancel that keeps the overlay.
+// StepDropSnapshot removes the snapshot in a cancel that keeps the overlay.
 func (e *Env) StepDropSnapshot() op.Step {
 	nothing := move.Step("drop_snapshot", func(context.Context, *op.Run, *move.Spec) error { return nil }, nil, nil)
 	return e.EndsSnapshot(nothing, e.DropSnapshot)
 }
 
-// DropSnapshot removes the snapshot of src that the journal knows, and returns a remark if it
-// remains.
+// DropSnapshot removes the journal's snapshot of src, and returns a remark if it remains.
 func (e *Env) DropSnapshot(ctx context.Context, s *move.Spec) (left string, err error) {
 	p, err := e.snapshotFacts(ctx, s)
 	if err != nil || !p.SnapshotBegun {
@@ -140,7 +138,7 @@ func (e *Env) snapshotFacts(ctx context.Context, s *move.Spec) (move.Facts, erro
 	return e.history.Facts(ctx, s, "")
 }
 
-// ReleaseSnapshot is DropSnapshot for a volume that has left src. The volume may lack writes to src
+// ReleaseSnapshot is DropSnapshot after the volume has left src. The volume may lack writes to src
 // between the last look and the switch.
 func (e *Env) ReleaseSnapshot(ctx context.Context, s *move.Spec) (remark string, err error) {
 	p, err := e.snapshotFacts(ctx, s)
@@ -160,16 +158,16 @@ func (e *Env) ReleaseSnapshot(ctx context.Context, s *move.Spec) (remark string,
 	return strings.Join(slices.DeleteFunc([]string{remark, left}, func(t string) bool { return t == "" }), "; "), err
 }
 
-// DropSnapshotToFold removes the snapshot before the overlay is written back into src, since Ceph
-// would keep the overwritten objects for it. The journal already has the beginning of the fold, so
-// the seal is not checked again. The end of the op reports a snapshot that remains.
+// DropSnapshotToFold removes the snapshot before the overlay is folded into src, since Ceph would
+// keep the overwritten objects for it. The journal has the beginning of the fold, so the seal is
+// not checked again. The op's end reports a remaining snapshot.
 func (e *Env) DropSnapshotToFold(ctx context.Context, s *move.Spec) error {
 	_, err := e.DropSnapshot(ctx, s)
 	return err
 }
 
-// RemoveSnapshot removes the snapshot of src. was is nil if the journal does not have its id. It
-// does not wait for a cluster that does not answer: the move may leave src because of that.
+// RemoveSnapshot removes the snapshot of src. was is nil if the journal lacks its id. It does not
+// wait for a cluster that does not answer: the move may leave src because of that.
 func (e *Env) RemoveSnapshot(ctx context.Context, s *move.Spec, was *move.SrcSnapshot) (left string, err error) {
 	name := rbd.SnapshotName(s.MigrationID)
 	found, err := e.images.Snapshot(ctx, s.Src.Path, name, false)
@@ -191,7 +189,6 @@ func (e *Env) RemoveSnapshot(ctx context.Context, s *move.Spec, was *move.SrcSna
 	return fmt.Sprintf("the snapshot of %s that this move has made is left (%v); remove it: `%s`", s.Src.Path, err, removeSnapshotCommand(s)), nil
 }
 
-// snapshotSpec returns the snapshot of src in rbd's notation.
 func snapshotSpec(s *move.Spec) string {
 	src, err := api.ParseRBD(s.Src.Path)
 	if err != nil {
