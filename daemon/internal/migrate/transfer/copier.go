@@ -30,17 +30,16 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// CopyEngine is the Copier that uses package copy. Its cursors are files in one directory.
+// CopyEngine is the Copier of package copy. Its cursors are files in one directory.
 type CopyEngine struct {
 	cursors string
 	thin    ThinBlockBytes
 	network network.Access
 	log     *slog.Logger
-	// Passphrase returns the passphrase of a LUKS container, by the UUID of libvirt's secret, for
+	// Passphrase returns a LUKS container's passphrase, by the UUID of libvirt's secret, for
 	// comparisons of encrypted data.
 	Passphrase func(ctx context.Context, secret string) ([]byte, error)
-	// Files opens files and devices.
-	Files openfile.Files
+	Files      openfile.Files
 
 	mu    sync.Mutex
 	paced time.Duration // by pacers that have ended
@@ -49,12 +48,12 @@ type CopyEngine struct {
 	offloaded int64
 }
 
-// ThinBlockBytes returns the block size of a thin volume with blocks that read as zeros after a
-// discard, 0 for other devices.
+// ThinBlockBytes returns the block size of a thin volume with discarded blocks that read as zeros,
+// 0 for other devices.
 type ThinBlockBytes func(ctx context.Context, device *os.File) (int64, error)
 
-// NewCopier returns a copier with its cursors in dir. It reaches images that are no file or device
-// by access.
+// NewCopier returns a copier with its cursors in dir, and access to images that are no file or
+// device.
 func NewCopier(dir string, thin ThinBlockBytes, access network.Access, log *slog.Logger) *CopyEngine {
 	return &CopyEngine{cursors: dir, thin: thin, network: access, log: log}
 }
@@ -78,7 +77,7 @@ func (c *CopyEngine) Copy(ctx context.Context, req move.CopyRequest) (move.CopyR
 	}
 	spec.ThinBlockBytes = func(dst *os.File) int64 {
 		blockBytes, err := c.thin(ctx, dst)
-		if err != nil { // an error costs only space
+		if err != nil { // costs only space
 			c.log.WarnContext(ctx, "cannot ask whether a destination is thin: its zeros will take space", "path", req.Dst[0].Path, "err", err)
 		}
 		return blockBytes
@@ -106,7 +105,7 @@ func (c *CopyEngine) Copy(ctx context.Context, req move.CopyRequest) (move.CopyR
 		c.countOffloaded(res.BytesTotal)
 	}
 	if mismatch := (*copy.MismatchError)(nil); errors.As(err, &mismatch) {
-		// The cursor has a chunk as copied, and the chunk differs.
+		// The cursor has a chunk as copied that differs.
 		err = errors.Join(err, atomicfile.Remove(c.cursorPath(req.Key)))
 	}
 	if err != nil {
@@ -122,8 +121,7 @@ func (c *CopyEngine) Copy(ctx context.Context, req move.CopyRequest) (move.CopyR
 	}, nil
 }
 
-// openCursor makes a copy keep its progress in the cursor with this key, until closeCursor is
-// called.
+// openCursor makes a copy keep its progress under this key, until closeCursor is called.
 func (c *CopyEngine) openCursor(spec *copy.Spec, key string) (closeCursor func()) {
 	cursor := copy.NewFileCursor(c.cursorPath(key))
 	spec.Cursor = cursor
@@ -134,8 +132,7 @@ func (c *CopyEngine) openCursor(spec *copy.Spec, key string) (closeCursor func()
 	}
 }
 
-// pace makes a copy yield to the guest with these counters, until ctx ends. The pacer runs as one
-// of the helpers.
+// pace makes a copy yield to the guest with these counters, until ctx ends, by one of the helpers.
 func (*CopyEngine) pace(ctx context.Context, spec *copy.Spec, helpers *sync.WaitGroup, stats func(context.Context) (*hv.DiskStats, error), pace string) *copy.GuestPacer {
 	pacer := copy.NewGuestPacer(GuestLatency(ctx, stats), KeepShare(pace))
 	helpers.Go(func() { pacer.Run(ctx) })
@@ -143,13 +140,13 @@ func (*CopyEngine) pace(ctx context.Context, spec *copy.Spec, helpers *sync.Wait
 	return pacer
 }
 
-// GuestLatency returns a function that reads the latency of a guest's requests, for a copy that
-// yields to the guest.
+// GuestLatency returns a reader of the latency of a guest's requests, for a copy that yields to
+// the guest.
 func GuestLatency(ctx context.Context, stats func(context.Context) (*hv.DiskStats, error)) func() (copy.GuestLatency, bool) {
 	return func() (copy.GuestLatency, bool) {
 		st, err := stats(ctx)
 		if err != nil {
-			return copy.GuestLatency{}, false // no guest now, or libvirt is unavailable: the copy does not yield
+			return copy.GuestLatency{}, false // no guest, or libvirt is unavailable: the copy does not yield
 		}
 		return copy.GuestLatency{
 			Reads:   copy.Latency{Requests: st.ReadRequests, Total: st.ReadTime},
@@ -166,11 +163,11 @@ func (c *CopyEngine) count(paced time.Duration, moved int64) {
 	c.moved += moved
 }
 
-// CountPaced adds up how long block jobs were slowed down for their guests.
+// CountPaced adds up how long block jobs yielded to their guests.
 func (c *CopyEngine) CountPaced(paced time.Duration) { c.count(paced, 0) }
 
-// Totals returns, since the start of the daemon, how long copies were slowed down for guests, how
-// many bytes were copied, and how many bytes storage has copied itself.
+// Totals returns, since the daemon's start, how long copies yielded to guests, and how many bytes
+// were copied, and by storage itself.
 func (c *CopyEngine) Totals() (paced time.Duration, copiedBytes, offloadedBytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,10 +180,9 @@ func (c *CopyEngine) countOffloaded(n int64) {
 	c.offloaded += n
 }
 
-// optionsPoll is the interval of a copy's checks for changed options.
 const optionsPoll = 200 * time.Millisecond
 
-// KeepShare returns the share of its speed that a copy keeps while a guest suffers from it.
+// KeepShare returns the share of its speed that a copy keeps while a guest suffers.
 func KeepShare(pace string) float64 {
 	switch pace {
 	case api.PaceOff:
@@ -197,17 +193,16 @@ func KeepShare(pace string) float64 {
 	return gentleShare
 }
 
-// gentleShare is the share of a gentle copy, which so takes at most twice as long.
+// gentleShare makes a gentle copy take at most twice as long.
 const gentleShare = 0.5
 
 func noPacing() move.Pacing { return move.Pacing{} }
 
-// followOptions applies the operator's last options to limiter and pacer, until ctx ends. pacer may
-// be nil.
+// followOptions applies the operator's latest options, until ctx ends. pacer may be nil.
 func followOptions(ctx context.Context, limit *copy.Limiter, pacer *copy.GuestPacer, options func() api.CopyOptions) {
 	tick := time.NewTicker(optionsPoll)
 	defer tick.Stop()
-	var now api.CopyOptions // zero, since the options may have changed since they were read
+	var now api.CopyOptions // zero: the options may have changed since they were read
 	for {
 		select {
 		case <-ctx.Done():
@@ -228,7 +223,6 @@ func copyImage(img hv.Image, sizeBytes int64) copy.Image {
 	return copy.Image{Path: img.Path, Format: img.Format, SizeBytes: sizeBytes, Slice: img.SliceBytes != 0}
 }
 
-// copyChain returns a chain, top first, as an image with its backing images.
 func copyChain(chain []hv.Image, sizeBytes int64) copy.Image {
 	top := copyImage(chain[0], sizeBytes)
 	for _, img := range slices.Backward(chain[1:]) {
@@ -254,8 +248,8 @@ func (c *CopyEngine) Compare(ctx context.Context, src, dst []hv.Image, sizeBytes
 	return copyError(ctx, copy.Compare(ctx, spec))
 }
 
-// decrypt makes a comparison of an encrypted overlay read the data that the guest reads. Two
-// containers are compared as they are, with their headers.
+// decrypt makes a comparison of an encrypted overlay read the guest's view. Two containers are
+// compared as they are, with their headers.
 func (c *CopyEngine) decrypt(ctx context.Context, spec *copy.Spec, src []hv.Image) (err error) {
 	if src[0].LUKSSecret == "" || src[0].Format == string(api.FormatRaw) {
 		return nil
@@ -273,8 +267,8 @@ func (c *CopyEngine) decrypt(ctx context.Context, spec *copy.Spec, src []hv.Imag
 	return nil
 }
 
-// updatePath returns the file with the changes to a copy's options: JSON, or the bandwidth in
-// decimal from an older version.
+// updatePath returns the file with the changed options of a copy: JSON, or an older version's
+// bandwidth in decimal.
 func (c *CopyEngine) updatePath(key string) string { return c.cursorPath(key) + ".cap" }
 
 // SetUpdate implements Copier.
@@ -374,8 +368,8 @@ func copyError(ctx context.Context, err error) error {
 	return api.Errorf(api.CodeInternal, "%v; the copy goes on where it stopped when it is run again", err)
 }
 
-// IsIOError reports whether storage failed. These are the errors into which Linux converts the
-// answers of devices and file servers (blk_errors in block/blk-core.c, nfs_stat_to_errno).
+// IsIOError reports whether storage failed: with an error into which Linux converts the answers of
+// devices and file servers (blk_errors in block/blk-core.c, nfs_stat_to_errno).
 func IsIOError(err error) bool {
 	return slices.ContainsFunc([]error{
 		syscall.EIO, syscall.EREMOTEIO, syscall.ENOLINK, syscall.ENODATA, syscall.EILSEQ, syscall.ETIMEDOUT, syscall.ESTALE,

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/seal"
 )
 
-// Env has the steps that copy src to dst.
+// Env has the steps of this package.
 type Env struct {
 	copier   copier
 	history  history
@@ -28,7 +28,7 @@ type Env struct {
 	seal  *seal.Env
 }
 
-// New makes an Env of the ports, and of the packages below this one.
+// New makes an Env.
 func New(d *move.Deps, lookEnv *look.Env, moveEnv *move.Env, placeEnv *place.Env, sealEnv *seal.Env) *Env {
 	return &Env{
 		copier:   d.Copier,

@@ -15,11 +15,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// offloadTimeout is longer than the time that a storage has for one range.
+// offloadTimeout exceeds a storage's time for one range.
 const offloadTimeout = 3 * time.Minute
 
-// offload describes how the storage of src and dst copies by itself, nil if it does not. refused is
-// called with the reason if it has not copied them.
+// offload describes how the storage of src and dst copies by itself, nil if it does not. It calls
+// refused with the reason if the storage has not copied.
 func (e *Env) offload(ctx context.Context, s *move.Spec, refused func(pool string, err error)) *copy.Offload {
 	if !s.SrcBlock || !s.DstBlock || len(s.SrcChain()) != 1 || !plainRaw(s.SrcImage()) || !plainRaw(s.DstImage()) {
 		return nil
@@ -54,7 +54,6 @@ func (e *Env) offload(ctx context.Context, s *move.Spec, refused func(pool strin
 
 const busyTries = 10
 
-// copyDevice asks a storage to copy a range, and repeats that while it is busy.
 func (e *Env) copyDevice(ctx context.Context, c hv.DeviceCopy, off, n int64) (until int64, err error) {
 	for try := 1; ; try++ {
 		until, err = e.hv.CopyDevice(ctx, c, off, n)

@@ -11,14 +11,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hypervisor has the calls of hv.Hypervisor that these steps make.
 type hypervisor interface {
 	DiskStats(ctx context.Context, id, target string) (*hv.DiskStats, error)
 	FindDeviceCopy(ctx context.Context, src, dst string) (*hv.DeviceCopy, error)
 	CopyDevice(ctx context.Context, c hv.DeviceCopy, off int64, n int64) (until int64, err error)
 }
 
-// images has the calls of move.Images that these steps make.
 type images interface {
 	CheckOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) (empty bool, err error)
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
@@ -26,14 +24,12 @@ type images interface {
 	FillFirstBlock(ctx context.Context, path string) error
 }
 
-// copier has the calls of move.Copier that these steps make.
 type copier interface {
 	Copy(ctx context.Context, req move.CopyRequest) (move.CopyResult, error)
 	Unanswered(key string) (bool, error)
 	Forget(ctx context.Context, key string) error
 }
 
-// history has the calls of move.History that these steps make.
 type history interface {
 	Copied(ctx context.Context, s *move.Spec) (bool, error)
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// StepCopy makes dst equal to the frozen src. It may be interrupted at any moment and continues
-// from its cursor.
+// StepCopy makes dst equal to the frozen src. After any interruption it continues from its cursor.
 func (e *Env) StepCopy() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if err := e.CheckSizes(ctx, s); err != nil {
@@ -61,7 +60,7 @@ func (e *Env) StepCopy() op.Step {
 		if err != nil {
 			return e.withCopied(s, err)
 		}
-		err = e.seal.Sealed(ctx, s, r.OpID()) // otherwise the copy is of a src that changed meanwhile
+		err = e.seal.Sealed(ctx, s, r.OpID()) // src may have changed meanwhile
 		if err == nil && DstIsUneven(s) {
 			err = e.images.FillFirstBlock(ctx, s.Dst.Path)
 		}
@@ -80,10 +79,9 @@ func (e *Env) StepCopy() op.Step {
 // CopyStep is the name of StepCopy.
 const CopyStep = "copy"
 
-// copiedDetail is the detail of a failed copy's error with its progress in bytes.
 const copiedDetail = "copied_bytes"
 
-// withCopied adds to the error of a copy its progress, where the next copy continues.
+// withCopied adds to a copy's error its progress, where the next copy continues.
 func (e *Env) withCopied(s *move.Spec, err error) error {
 	failed, plain := err.(*api.Error) //nolint:errorlint // errors that are typed for the runner are not changed
 	p, known := e.progress.Get(s.MigrationID)
@@ -98,7 +96,7 @@ func (e *Env) withCopied(s *move.Spec, err error) error {
 	return with.With(copiedDetail, done)
 }
 
-// CopiedBytes returns the progress of a failed copy; ok is false if it is unknown.
+// CopiedBytes returns the progress of a failed copy.
 func CopiedBytes(st *op.Status) (done int64, ok bool) {
 	if st.Failure == nil {
 		return 0, false
@@ -112,22 +110,22 @@ func CopiedBytes(st *op.Status) (done int64, ok bool) {
 	return 0, false
 }
 
-// DstIsUneven reports whether dst is a raw file that QEMU may be unable to write with O_DIRECT: its
-// size is no multiple of the largest alignment that QEMU may assume for a file that begins with a
-// hole.
+// DstIsUneven reports whether dst is a raw file that QEMU may be unable to write with O_DIRECT:
+// its size is no multiple of the largest alignment that QEMU may assume for a file that begins
+// with a hole.
 func DstIsUneven(s *move.Spec) bool {
 	return s.Dst.Format == api.FormatRaw && !s.DstBlock && !api.IsNetwork(s.Dst.Path) && s.Dst.WholeBytes()%image.MaxAlignBytes != 0
 }
 
-// copyNote is the state of dst before the first byte was copied, and whether that byte is about to
-// be written.
+// copyNote is the state of dst before the first byte was copied, and whether it is about to be
+// written.
 type copyNote struct {
 	DstIsZero bool `json:"dst_is_zero"`
 	move.WritesNote
 }
 
-// dstIsZero reports whether dst reads as zeros wherever the copy has not written: it was made for
-// this migration and was empty when the copy began. A new block device may have old data.
+// dstIsZero reports whether dst reads as zeros outside the copy's writes: the migration made it,
+// and it was empty when the copy began. A new block device may have old data.
 func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *move.Spec) (bool, error) {
 	if s.KeepsBase() || !s.DstOnDevice() && (!s.CreateDst || s.DstBlock) || api.IsNetwork(s.Dst.Path) {
 		return false, nil
@@ -151,8 +149,7 @@ func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *move.Spec) (bool, err
 	return note.DstIsZero, r.Note(ctx, note)
 }
 
-// GuestStats returns a function that reads the statistics of the guest's disk; nil if no instance
-// has the volume.
+// GuestStats returns a reader of the disk's statistics; nil if no instance has the volume.
 func (e *Env) GuestStats(s *move.Spec) func(context.Context) (*hv.DiskStats, error) {
 	if !s.Attached() {
 		return nil
@@ -162,8 +159,8 @@ func (e *Env) GuestStats(s *move.Spec) func(context.Context) (*hv.DiskStats, err
 	}
 }
 
-// CheckSizes refuses a dst that has not the exact size of src: QEMU would refuse it later, and
-// qemu-img would resize it. Of a larger image only the slice counts.
+// CheckSizes refuses a dst of another exact size than src: QEMU would refuse it later, and
+// qemu-img would resize it. Of a larger image only the volume counts.
 func (e *Env) CheckSizes(ctx context.Context, s *move.Spec) error {
 	src, err := e.images.Inspect(ctx, s.Src)
 	if err != nil {
@@ -183,17 +180,17 @@ func (e *Env) CheckSizes(ctx context.Context, s *move.Spec) error {
 // VerifyStep is the name of StepVerifyCopy.
 const VerifyStep = "verify_copy"
 
-// VerifiedOutput records that dst was seen to equal src, byte for byte.
+// VerifiedOutput records that dst equalled src, byte for byte.
 type VerifiedOutput struct {
 	Compared bool `json:"compared"`
-	// Touched: src was written since it was frozen, and still equals dst.
+	// Touched: src was written since its freeze, and still equals dst.
 	Touched bool `json:"touched,omitempty"`
 }
 
-// StepVerifyCopy refuses to complete unless dst is known to be a copy of src: the built-in copier
+// StepVerifyCopy refuses a complete unless dst is known to be a copy of src: the built-in copier
 // has made it, or all bytes are compared now, unless the operator turned that off. A copy is
-// compared only once: an interrupted fold leaves part of the overlay in dst, and the next fold
-// writes it again.
+// compared once: an interrupted fold leaves part of the overlay in dst, and the next fold writes
+// it again.
 func (e *Env) StepVerifyCopy() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		e.progress.Clear(s.MigrationID)
@@ -237,12 +234,12 @@ func (e *Env) StepVerifyCopy() op.Step {
 	return seal.Provided(move.Step(VerifyStep, do, nil, nil), e.seal.SrcUnchanged, e.seal.DstUnchanged)
 }
 
-// EmptyImageBytes is the largest size of an image without data: the tables of an empty qcow2.
+// EmptyImageBytes is the largest size of an image without data: an empty qcow2's tables.
 const EmptyImageBytes = 1 << 20
 
-// CheckNotResized refuses to complete if the disk was enlarged during the move: the overlay has the
-// new size and dst the old one, and QEMU mirrors only into an image of the same size. A cancel
-// makes src as large as the overlay.
+// CheckNotResized refuses a complete if the disk was enlarged during the move: the overlay has the
+// new size and dst the old, and QEMU mirrors only into an image of the same size. A cancel makes
+// src as large as the overlay.
 func (e *Env) CheckNotResized(ctx context.Context, s *move.Spec) error {
 	if s.Method != move.MethodOverlay || !s.Attached() {
 		return nil

@@ -32,7 +32,7 @@ func (c *CopyEngine) CopyUnits(ctx context.Context, req move.UnitsRequest) (copy
 		UnitBytes: req.UnitBytes, Ranges: req.Ranges, Again: req.Again, Still: req.Still,
 	}
 	defer c.openCursor(&spec.Spec, req.Key)()
-	if !req.Still { // paused guests wait for the copy, so it does not yield to them
+	if !req.Still { // paused guests wait for the copy
 		pacer := c.pace(ctx, &spec.Spec, &helpers, req.GuestStats, req.Options.Pace)
 		defer func() { c.count(pacer.Paced(), 0) }()
 	}
