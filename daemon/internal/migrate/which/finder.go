@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package which finds the copy of a volume that has every acknowledged write of its guest: it asks
-// the registry, the journal of this host, libvirt and the kernel, and says where they contradict
-// each other. It changes nothing.
+// Package which finds the copy of a volume that has every acknowledged write of its guest, and
+// contradictions between the registry, this host's journal, libvirt and the kernel. It changes
+// nothing.
 package which
 
 import (
@@ -15,15 +15,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 )
 
-// Finder finds the copy of a volume that has every acknowledged write of its guest. It is safe for
-// concurrent use.
+// Finder finds the copy of a volume that has every acknowledged write. It is safe for concurrent
+// use.
 type Finder struct {
-	claims   *location.Claims
-	host     func(context.Context) (move.Host, error)
-	hv       hypervisor
-	images   images
-	registry registry
-	// sharedPools is move.Config.SharedPools.
+	claims      *location.Claims
+	host        func(context.Context) (move.Host, error)
+	hv          hypervisor
+	images      images
+	registry    registry
 	sharedPools []string
 
 	history *history.Reader

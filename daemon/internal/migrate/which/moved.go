@@ -12,8 +12,8 @@ import (
 )
 
 // Moved returns, by volume id, the new locations of volumes that this host has moved since the
-// caller's state of them: a registry's answer from before a move has the volume at src, with the
-// old generation.
+// caller's state: a registry's answer from before a move has the volume at src, with the old
+// generation.
 func (f *Finder) Moved(ctx context.Context, known []api.Volume) (map[string]api.Location, error) {
 	generations := make(map[string]int64, len(known))
 	for i := range known {

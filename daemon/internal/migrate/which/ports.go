@@ -9,19 +9,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hypervisor has the calls of hv.Hypervisor that this package makes.
 type hypervisor interface {
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
 	Pools(ctx context.Context) ([]hv.PoolInfo, error)
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
 
-// images has the calls of move.Images that this package makes.
 type images interface {
 	Fingerprint(ctx context.Context, path string) (string, error)
 }
 
-// registry has the calls of move.Registry that this package makes.
 type registry interface {
 	Volume(ctx context.Context, id string) (api.Volume, error)
 	Instance(ctx context.Context, id string) (api.Instance, error)

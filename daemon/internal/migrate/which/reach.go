@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckReach refuses a volume with its bytes, or its instance, on another host. A volume at no
-// instance of any host can be moved by each host that has its shared pool.
+// CheckReach refuses a volume with its bytes, or its instance, on another host. Each host with its
+// shared pool can move a volume at no instance.
 func (f *Finder) CheckReach(ctx context.Context, vol api.Volume, host move.Host) error {
 	owner := vol.Host
 	if !vol.Unheld() {

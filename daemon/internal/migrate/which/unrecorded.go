@@ -19,19 +19,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// unrecordedMove is a finished move of this host that the registry, restored from an older backup,
-// does not know, or has open. The registry has the volume at one place, and the journal has it,
-// with all later writes, at another.
+// unrecordedMove is a finished move of this host that a registry, restored from an older backup,
+// does not know, or has open. The registry and the journal, which has all later writes, have the
+// volume at different places.
 type unrecordedMove struct {
 	h   *history.Migration
 	vol api.Volume
-	// open is the registry's state of the move, "" if it does not know it. recordEnds reports the
-	// end.
+	// open is the registry's state of the move, or "". recordEnds reports the end.
 	open api.MigrationState
 }
 
-// unrecorded returns the last move of a volume on this host (lastMove) if it is unrecorded, else
-// nil.
+// unrecorded returns a volume's last move (lastMove) if it is unrecorded, else nil.
 func (f *Finder) unrecorded(ctx context.Context, vol api.Volume, last *history.Migration) (*unrecordedMove, error) {
 	if last == nil || !contradicts(last, &vol) {
 		return nil, nil
@@ -46,12 +44,12 @@ func (f *Finder) unrecorded(ctx context.Context, vol api.Volume, last *history.M
 	case last.Spec.LedByRegistry():
 		return nil, nil // the registry decides where it ended
 	case mig.State.Final() && mig.State != api.MigrationCompleted:
-		return nil, nil // an operator has abandoned it, and has chosen the copy to keep
+		return nil, nil // an operator has abandoned it, and chosen the copy
 	}
 	return &unrecordedMove{last, vol, open}, nil
 }
 
-// contradicts reports whether the journal has the volume elsewhere than the registry, and the
+// contradicts reports whether journal and registry have the volume at different places, and the
 // registry knows no later move.
 func contradicts(h *history.Migration, vol *api.Volume) bool {
 	if h.Spec.LedByRegistry() {
@@ -61,9 +59,9 @@ func contradicts(h *history.Migration, vol *api.Volume) bool {
 	return !found.moving() && !found.overtaken() && !SameImage(h.Chain()[0].Path, vol.Location.Path)
 }
 
-// lastMove returns the newest migration of a volume that can show where the volume is, among those
-// that these ops have begun (oldest first); nil if there is none. A move that the registry leads
-// counts only if this host has copied the whole volume to dst, and has not dropped dst.
+// lastMove returns the newest migration of a volume that can show its place, among the migrations
+// of these ops (oldest first), or nil. A move that the registry leads counts only if this host has
+// copied the whole volume to dst, and not dropped dst.
 func (f *Finder) lastMove(ctx context.Context, starts []op.Op, volumeID string) (*history.Migration, error) {
 	for _, start := range slices.Backward(starts) {
 		s, err := history.SpecOf(start)
@@ -84,8 +82,6 @@ func (f *Finder) lastMove(ctx context.Context, starts []op.Op, volumeID string) 
 	return nil, nil
 }
 
-// copiedLed reports whether the dst of a move that the registry leads has the whole volume, and was
-// not dropped.
 func (f *Finder) copiedLed(ctx context.Context, h *history.Migration) (bool, error) {
 	if drop := h.Find(move.GoalCancel); !h.CopiedBefore(len(h.Ops)) || drop != nil && !drop.Undone() {
 		return false, nil
@@ -97,8 +93,8 @@ func (f *Finder) copiedLed(ctx context.Context, h *history.Migration) (bool, err
 	return live.LastCopied, err
 }
 
-// CheckVolumeRecorded refuses calls that depend on the place of a volume, as CheckRecorded does for
-// an instance. Without the registry it refuses, too.
+// CheckVolumeRecorded refuses calls that depend on a volume's place if registry and journal
+// contradict each other, or without the registry.
 func (f *Finder) CheckVolumeRecorded(ctx context.Context, vol api.Volume) error {
 	found, err := f.unrecordedOfVolume(ctx, vol)
 	if err != nil || found == nil {
@@ -115,7 +111,6 @@ func (f *Finder) unrecordedOfVolume(ctx context.Context, vol api.Volume) (*unrec
 	return f.unrecordedIn(ctx, starts, vol)
 }
 
-// unrecordedIn is unrecordedOfVolume among the migrations that these ops have begun, oldest first.
 func (f *Finder) unrecordedIn(ctx context.Context, starts []op.Op, vol api.Volume) (*unrecordedMove, error) {
 	last, err := f.lastMove(ctx, starts, vol.ID)
 	if err != nil {
@@ -124,15 +119,14 @@ func (f *Finder) unrecordedIn(ctx context.Context, starts []op.Op, vol api.Volum
 	return f.unrecorded(ctx, vol, last)
 }
 
-// Contradiction is a volume that the journal of this host has elsewhere than the registry.
+// Contradiction is a volume that journal and registry have at different places.
 type Contradiction struct {
 	Volume api.Volume
-	// Witnesses describes where each witness has the volume, and WayOut what an operator does.
+	// Witnesses describes the place at each witness, WayOut the operator's remedy.
 	Witnesses, WayOut string
 }
 
-// Contradictions returns the volumes with a registry and journal that disagree
-// (CheckVolumeRecorded). It changes nothing.
+// Contradictions returns the volumes that CheckVolumeRecorded refuses.
 func (f *Finder) Contradictions(ctx context.Context) ([]Contradiction, error) {
 	starts, err := f.history.Starts(ctx)
 	if err != nil || len(starts) == 0 {
@@ -153,8 +147,6 @@ func (f *Finder) Contradictions(ctx context.Context) ([]Contradiction, error) {
 	return out, err
 }
 
-// contradicted returns the error with the view of each witness of an unrecorded move, and the way
-// out.
 func (f *Finder) contradicted(ctx context.Context, found *unrecordedMove) error {
 	dom, err := f.domainOf(ctx, found)
 	if err != nil {
@@ -163,7 +155,6 @@ func (f *Finder) contradicted(ctx context.Context, found *unrecordedMove) error 
 	return api.Errorf(api.CodeChainChanged, "%s; %s", found.witnesses(dom), found.wayOut(dom)).With("migration_id", found.h.Spec.MigrationID)
 }
 
-// domainOf returns a domain of this host that the volume is attached to, nil if there is none.
 func (f *Finder) domainOf(ctx context.Context, found *unrecordedMove) (*hv.Domain, error) {
 	for i := range found.vol.Attachments {
 		dom, err := f.hv.Domain(ctx, found.vol.Attachments[i].InstanceID)
@@ -229,7 +220,6 @@ func (u *unrecordedMove) place() string {
 	return u.h.Chain()[0].Path
 }
 
-// disk returns the disk of the volume in a domain, of the definition or of the running guest.
 func (u *unrecordedMove) disk(dom *hv.Domain, of func(*hv.Domain, string) *hv.Disk) *hv.Disk {
 	if dom == nil {
 		return nil
@@ -242,7 +232,7 @@ func (u *unrecordedMove) disk(dom *hv.Domain, of func(*hv.Domain, string) *hv.Di
 	return nil
 }
 
-// witnesses describes the view of each witness. The running guest is named only if there is one.
+// witnesses describes the view of each witness.
 func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
 	s := &u.h.Spec
 	moved, knows := "has it at", "does not know"
@@ -265,8 +255,8 @@ func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
 	return strings.Join(says, "; ")
 }
 
-// wayOut describes what an operator does: the volume is adopted again where its definition has it.
-// A move that the registry has open needs only a registry that accepts changes.
+// wayOut describes the remedy: the volume is adopted again where its definition has it. A move
+// that is open at the registry needs only a registry that accepts changes.
 func (u *unrecordedMove) wayOut(dom *hv.Domain) string {
 	if u.open != "" && !u.open.Final() {
 		return fmt.Sprintf("this host reports the end of that migration once the restore of the registry is accepted and this host has rejoined; `%s` reports it at once, or says why it cannot: start no guest on %s before, and delete neither",
@@ -290,7 +280,6 @@ func (u *unrecordedMove) wayOut(dom *hv.Domain) string {
 		api.ShellLine("volferryctl", "instance", "adopt", instance))
 }
 
-// explain adds to an answer about the volume that registry and journal contradict each other.
 func (u *unrecordedMove) explain(w *api.Which, dom *hv.Domain) {
 	w.Agree = false
 	if w.Authoritative != nil && !SameImage(w.Authoritative[0].Path, u.place()) {
@@ -303,8 +292,8 @@ func (u *unrecordedMove) explain(w *api.Which, dom *hv.Domain) {
 	w.Explanation = text
 }
 
-// HoldsUnrecorded reports whether the registry has a volume at the src that this migration has
-// left, since it does not know the migration.
+// HoldsUnrecorded reports whether the registry, which does not know this migration, has its volume
+// at the src that it has left.
 func (f *Finder) HoldsUnrecorded(ctx context.Context, h *history.Migration, claims *location.Look) (bool, error) {
 	holder, unknown := claims.Holder(h.Spec.Src.Path, location.Self{})
 	if unknown != nil || holder.Volume == nil || holder.Volume.ID != h.Spec.VolumeID {

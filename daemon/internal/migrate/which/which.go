@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Find returns the chains of the volume in registry, journal and libvirt, and the chain that has
-// every acknowledged write of the guest. It changes nothing and guesses nothing. With an error the
+// Find returns the chains of the volume in registry, journal and libvirt, and the chain with every
+// acknowledged write of the guest. It changes nothing and guesses nothing. With an error the
 // answer is incomplete and has no valid verdict.
 func (f *Finder) Find(ctx context.Context, vol api.Volume) (api.Which, error) {
 	w := api.Which{VolumeID: vol.ID, Registry: &vol.Location, Journal: history.WithBases(vol.Location)}
@@ -27,7 +27,7 @@ func (f *Finder) Find(ctx context.Context, vol api.Volume) (api.Which, error) {
 		return w, err
 	}
 	found := holder{vol: vol, newest: h}
-	// The registry decides where a move that it leads has ended.
+	// The registry decides where its moves have ended.
 	if h != nil && !h.Spec.LedByRegistry() && !found.overtaken() {
 		w.Journal = h.Chain()
 	}
@@ -38,7 +38,7 @@ func (f *Finder) Find(ctx context.Context, vol api.Volume) (api.Which, error) {
 	if f.witnessesDisagree(ctx, &w, &found) {
 		return w, nil
 	}
-	if u, err := f.unrecordedOfVolume(ctx, vol); err == nil && u != nil { // without the registry this is unknown
+	if u, err := f.unrecordedOfVolume(ctx, vol); err == nil && u != nil { // unknown without the registry
 		u.explain(&w, found.dom)
 	}
 	f.recognizeCommit(ctx, &w, &found)
@@ -50,8 +50,8 @@ func (f *Finder) Find(ctx context.Context, vol api.Volume) (api.Which, error) {
 	return w, f.compareOthers(ctx, &w, &found)
 }
 
-// compareOthers compares the chains of the other instances of this host that share the volume. The
-// answer is about one with a problem, if any.
+// compareOthers compares the chains of this host's other instances that share the volume. The
+// answer is about an instance with a problem, if any.
 func (f *Finder) compareOthers(ctx context.Context, w *api.Which, found *holder) error {
 	if found.hold != holdHere {
 		return nil
@@ -90,8 +90,8 @@ func cannotLook(att *api.Attachment, err error) error {
 }
 
 // witnessesDisagree reports whether libvirt and the kernel disagree about the guest of an open
-// migration: it may write to another image than the recorded one. During an op they may disagree
-// for a moment, and the op looks itself.
+// migration: it may write to another image than recorded. During an op they may disagree for a
+// moment, and the op looks itself.
 func (f *Finder) witnessesDisagree(ctx context.Context, w *api.Which, found *holder) bool {
 	h := found.newest
 	if found.dom == nil || !found.moving() || found.atWork() || !overlay.Watched(&h.Spec) || h.Spec.InstanceID != found.dom.ID {
@@ -105,8 +105,7 @@ func (f *Finder) witnessesDisagree(ctx context.Context, w *api.Which, found *hol
 }
 
 // recognizeCommit corrects an answer if another program has committed the overlay of an open
-// migration into src under the running guest, by the check of a cancel: src has every write, and
-// the guest is there.
+// migration into src under the running guest: src has every write.
 func (f *Finder) recognizeCommit(ctx context.Context, w *api.Which, found *holder) {
 	if w.Authoritative != nil || w.Live == nil || !found.moving() || found.atWork() {
 		return
@@ -120,8 +119,7 @@ func (f *Finder) recognizeCommit(ctx context.Context, w *api.Which, found *holde
 		"The move cannot be completed: take it back (`%s`), and delete the overlay %s after that, which is kept", found.dom.Name, s.Src.Path, api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID), s.Overlay)
 }
 
-// explainSnapshot adds to an answer how to merge another program's images over the disk of an open
-// migration.
+// explainSnapshot adds how to merge another program's images over the disk of an open migration.
 func (f *Finder) explainSnapshot(ctx context.Context, w *api.Which, found *holder) {
 	h := found.newest
 	if w.Agree || found.dom == nil || !found.moving() || found.atWork() || !overlay.Watched(&h.Spec) || h.Spec.InstanceID != found.dom.ID {
@@ -132,9 +130,9 @@ func (f *Finder) explainSnapshot(ctx context.Context, w *api.Which, found *holde
 	}
 }
 
-// confirmLive asks the kernel whether the guest's process has the image of the answer open. A
-// libvirtd that died inside a call shows the old chain. During an op the chain may change at any
-// moment, and the op looks itself.
+// confirmLive asks the kernel whether the guest's process has the answer's image open: a libvirtd
+// that died inside a call shows the old chain. During an op the chain may change, and the op looks
+// itself.
 func (f *Finder) confirmLive(ctx context.Context, w *api.Which, found *holder) error {
 	if w.Live == nil || w.Authoritative == nil || found.atWork() {
 		return nil
@@ -153,9 +151,9 @@ func (f *Finder) confirmLive(ctx context.Context, w *api.Which, found *holder) e
 	return nil
 }
 
-// confirmAtRest checks that the images of the answer exist, for a volume without a running guest:
-// registry and journal also agree on a path in a filesystem that is not mounted. An image that
-// cannot be checked, or not by this host, does not count as missing.
+// confirmAtRest checks that the answer's images exist, without a running guest: registry and
+// journal also agree on a path in an unmounted filesystem. An image that this host cannot check
+// does not count as missing.
 func (f *Finder) confirmAtRest(ctx context.Context, w *api.Which, found *holder) {
 	if w.Authoritative == nil || w.Live != nil || found.moving() || found.hold != holdHere && !f.Reaches(ctx, found.vol) {
 		return
@@ -167,13 +165,13 @@ func (f *Finder) confirmAtRest(ctx context.Context, w *api.Which, found *holder)
 }
 
 // Reaches reports whether this host can look at the image of a volume. Without the registry a new
-// daemon does not know its own host yet; then it is false.
+// daemon does not know its own host, and it is false.
 func (f *Finder) Reaches(ctx context.Context, vol api.Volume) bool {
 	host, err := f.host(ctx)
 	return err == nil && f.CheckReach(ctx, vol, host) == nil
 }
 
-// AbsentHint returns a question with the most likely reason for a missing image.
+// AbsentHint returns a question with the likeliest reason for a missing image.
 func AbsentHint(path string) string {
 	if strings.HasPrefix(path, "/dev/") {
 		return "is its device there? `" + api.ShellLine("lvchange", "-ay", "-K", "--", path) + "` activates a logical volume"
@@ -181,8 +179,7 @@ func AbsentHint(path string) string {
 	return "is its filesystem mounted?"
 }
 
-// AbsentOf returns the path of the first image of a chain that is seen to be missing, "" if none
-// is.
+// AbsentOf returns the path of the chain's first missing image, or "".
 func (f *Finder) AbsentOf(ctx context.Context, chain []api.Location) string {
 	for _, l := range chain {
 		if _, err := f.images.Fingerprint(ctx, l.Path); errors.Is(err, image.ErrAbsent) {
@@ -192,9 +189,9 @@ func (f *Finder) AbsentOf(ctx context.Context, chain []api.Location) string {
 	return ""
 }
 
-// findHolder sets the chains of the volume in an instance of this host, if any, and the attachment
-// that decides. Only the registry knows a reserved attachment, and while a volume is attached or
-// detached the instance may not have it.
+// findHolder sets the volume's chains in an instance of this host, if any, and the attachment that
+// decides. Only the registry knows a reserved attachment, and the instance may lack a volume while
+// it is attached or detached.
 func (f *Finder) findHolder(ctx context.Context, found *holder, w *api.Which) error {
 	vol := &found.vol
 	for i := range vol.Attachments {
@@ -226,8 +223,8 @@ func (f *Finder) findHolder(ctx context.Context, found *holder, w *api.Which) er
 	return nil
 }
 
-// holdingOf returns where the registry has the instance of an attachment, if its domain does not
-// have the disk. A domain on this host counts as here.
+// holdingOf returns where the registry has an attachment's instance if its domain lacks the disk.
+// A domain on this host counts as here.
 func (f *Finder) holdingOf(ctx context.Context, att *api.Attachment, dom *hv.Domain) (holding, error) {
 	switch {
 	case dom != nil:
@@ -245,7 +242,7 @@ func (f *Finder) holdingOf(ctx context.Context, att *api.Attachment, dom *hv.Dom
 	return holdElsewhere, nil
 }
 
-// locations returns the chain of a disk, with the base images from the volume's header if the
+// locations returns a disk's chain, with the base images from the volume's header if the
 // definition omits them.
 func locations(d *hv.Disk, of api.Location) []api.Location {
 	if d == nil {

@@ -16,25 +16,24 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// holding is where the disk of a volume is by its attachments; a greater holding outweighs a
-// smaller one.
+// holding is where the disk of a volume is by its attachments; the greatest holding counts.
 type holding int
 
 const (
-	// holdNobody: no instance is to have a disk of the volume.
+	// holdNobody: no instance has a disk of the volume.
 	holdNobody holding = iota
-	// holdShelved: the instances that are to have the disk are on no host.
+	// holdShelved: its instances are on no host.
 	holdShelved
-	// holdElsewhere: an instance that is to have the disk is on another host.
+	// holdElsewhere: an instance on another host has it.
 	holdElsewhere
-	// holdHere: an instance that is to have the disk is on this host.
+	// holdHere: an instance on this host has it.
 	holdHere
 )
 
-// holder is the instance with the disk of a volume, and the records of the volume.
+// holder is the instance with a volume's disk, and the volume's records.
 type holder struct {
 	vol api.Volume
-	// newest is the newest migration of the volume on this host, nil if none.
+	// newest is this host's newest migration of the volume, or nil.
 	newest *history.Migration
 	hold   holding
 	of     *api.Attachment
@@ -48,9 +47,9 @@ func (f *holder) instance() string {
 	return cmp.Or(f.of.InstanceName, f.of.InstanceID)
 }
 
-// compare decides which chain is right. The chain of a running guest is right only if registry or
-// journal lead to it: a guest may have been put back on an image that the volume has left, and then
-// neither image has every write.
+// compare decides which chain is right. A running guest's chain is right only if registry or
+// journal lead to it: a guest may have been put back on an image that the volume has left, and
+// then neither image has every write.
 func (f *holder) compare(w *api.Which) {
 	switch f.hold {
 	case holdNobody:
@@ -78,7 +77,6 @@ func (f *holder) compare(w *api.Which) {
 	}
 }
 
-// compareRecords decides by registry and journal, for a volume without a guest.
 func (f *holder) compareRecords(w *api.Which, who string) {
 	if sameChain(w.Journal, history.WithBases(f.vol.Location)) {
 		w.Authoritative, w.Agree = w.Journal, true
@@ -129,21 +127,20 @@ func (f *holder) compareRunning(w *api.Which) {
 	}
 }
 
-// underSnapshot reports whether the guest runs on an image over the journal's chain that no move
-// has made.
+// underSnapshot reports whether the guest runs on another program's image over the journal's
+// chain.
 func (f *holder) underSnapshot(w *api.Which) bool {
 	ours := f.newest != nil && f.newest.Spec.Overlay == w.Live[0].Path
 	return !f.atWork() && !ours && len(w.Live) > len(w.Journal) && onJournal(w)
 }
 
-// onJournal reports whether the guest's chain is the journal's, or has it below.
 func onJournal(w *api.Which) bool {
 	n := len(w.Live) - len(w.Journal)
 	return n >= 0 && sameChain(w.Live[n:], w.Journal)
 }
 
-// leadsTo reports whether the records of the volume lead to the guest's chain: it is the recorded
-// chain, has it below, or a running migration is changing it now.
+// leadsTo reports whether the volume's records lead to the guest's chain: it is or contains the
+// recorded chain, or a running migration is changing it.
 func (f *holder) leadsTo(w *api.Which) bool {
 	if onJournal(w) {
 		return true
@@ -151,8 +148,7 @@ func (f *holder) leadsTo(w *api.Which) bool {
 	return f.atWork() && move.PositionOf(&f.newest.Spec, f.dom.LiveDisk(f.of.Device)) != move.Foreign
 }
 
-// atWork reports whether an op of the newest migration runs that may change the chain at any
-// moment.
+// atWork reports whether an op of the newest migration runs, which may change the chain.
 func (f *holder) atWork() bool {
 	if f.newest == nil {
 		return false
@@ -161,7 +157,6 @@ func (f *holder) atWork() bool {
 	return o != nil && o.State != op.StateNeedsOperator && !o.LeavesChain()
 }
 
-// moving reports whether a migration of this host is open, which may be changing the chain.
 func (f *holder) moving() bool {
 	if f.newest == nil {
 		return false
@@ -170,8 +165,8 @@ func (f *holder) moving() bool {
 	return !state.Final()
 }
 
-// overtaken reports whether another host has moved the volume since its newest migration on this
-// host: then this journal's place of the volume is old.
+// overtaken reports whether another host has moved the volume since its newest migration here:
+// then this journal's place is old.
 func (f *holder) overtaken() bool {
 	h := f.newest
 	if state, _ := h.State(); !state.Final() {
@@ -179,7 +174,7 @@ func (f *holder) overtaken() bool {
 	}
 	moved := h.Spec.Generation
 	if h.Position() == move.OnDst {
-		moved++ // by this migration itself, once the registry knows it
+		moved++ // by this migration itself
 	}
 	return f.vol.Generation > moved
 }
