@@ -17,16 +17,15 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// cached answers a read from the uplink's last view.
 type cached[Out any] func(v *uplink.View, q question) (Out, error)
 
-// question is a read: ref is the name or id in the path, if the path has one.
+// question is a read; ref is the name or id in the path, or empty.
 type question struct {
 	noun, ref string
 	query     url.Values
 }
 
-// stale answers a read from the uplink's last view, with the view's age; false without a view.
+// stale answers a read from the uplink's last view, with its age; false without a view.
 func stale[Out any](s *Server, w http.ResponseWriter, r *http.Request, route routes.Route[routes.None, Out], lookup cached[Out]) (done bool, err error) {
 	view, age, known := s.Uplink.View()
 	if !known {
@@ -48,7 +47,6 @@ func stale[Out any](s *Server, w http.ResponseWriter, r *http.Request, route rou
 		httpjson.Noun{Name: "stale", Value: true}, httpjson.Noun{Name: "age_seconds", Value: age.Seconds()})
 }
 
-// asSeen returns the view with the present states of this host's instances.
 func (s *Server) asSeen(ctx context.Context, v uplink.View) uplink.View {
 	doms, _, err := hv.Readable(s.HV.Domains(ctx))
 	if err != nil {
@@ -66,8 +64,7 @@ func (s *Server) asSeen(ctx context.Context, v uplink.View) uplink.View {
 	return v
 }
 
-// asMoved returns the view with the present locations of the volumes that this host has moved
-// since.
+// asMoved returns the view with the present locations of volumes that this host has moved since.
 func asMoved(v uplink.View, moved map[string]api.Location) uplink.View {
 	if len(moved) == 0 {
 		return v
@@ -92,7 +89,7 @@ func asMoved(v uplink.View, moved map[string]api.Location) uplink.View {
 	return v
 }
 
-// letGo returns the view with the attachments in queued as detaching: only their release at the
+// letGo returns the view with the queued attachments as detaching: only their release at the
 // registry is missing.
 func letGo(v uplink.View, queued []api.Attachment) uplink.View {
 	if len(queued) == 0 {
@@ -114,17 +111,17 @@ func letGo(v uplink.View, queued []api.Attachment) uplink.View {
 	return v
 }
 
-// all returns a lookup of a whole list.
 func all[T any](of func(*uplink.View) []T) cached[[]T] {
 	return func(v *uplink.View, _ question) ([]T, error) { return append([]T{}, of(v)...), nil }
 }
 
-// one returns a lookup of one thing by its id, name, or the beginning of its id.
+// one returns a lookup by id, name, or the beginning of an id.
 func one[T any](of func(*uplink.View) []T, called func(*T) (id, name string)) cached[T] {
 	return func(v *uplink.View, q question) (T, error) { return find(q.noun, q.ref, of(v), called) }
 }
 
-// find returns one thing. A missing thing may exist at the registry, so the error is not not_found.
+// find returns one thing. A missing thing may exist at the registry, so the error is not
+// not_found.
 func find[T any](noun, ref string, things []T, key func(*T) (id, name string)) (T, error) {
 	var none T
 	found := api.Lookup(things, ref, key)
@@ -157,7 +154,7 @@ func volumeCalled(x *api.Volume) (id, name string)   { return x.ID, x.Name }
 func instanceCalled(i *api.Instance) (id, name string)     { return i.ID, i.Name }
 func attachmentCalled(a *api.Attachment) (id, name string) { return a.ID, "" }
 
-// cachedPool returns a pool; the query names the host if several hosts have it.
+// cachedPool returns a pool; the query names the host if several have it.
 func cachedPool(v *uplink.View, q question) (api.Pool, error) {
 	name, host := q.ref, q.query.Get("host")
 	if host != "" {
@@ -185,7 +182,6 @@ func cachedPool(v *uplink.View, q question) (api.Pool, error) {
 	return api.Pool{}, api.Errorf(api.CodeInvalidArgument, "%d hosts have a pool %.80s; say which with host", len(found), name)
 }
 
-// cachedAttachments returns the attachments of a volume and at an instance.
 func cachedAttachments(v *uplink.View, q question) (_ []api.Attachment, err error) {
 	var vol api.Volume
 	var inst api.Instance

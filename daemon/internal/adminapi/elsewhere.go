@@ -17,10 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// A call that only the registry serves is refused with the registry's address, where the caller can
-// repeat it.
-
-// elsewhere returns the calls that only the registry answers.
+// elsewhere refuses the registry's calls with the registry's address, where the caller can repeat
+// them.
 func (s *Server) elsewhere() []httpjson.Elsewhere {
 	refused := api.Errorf(api.CodeNotFound, "only the registry does this, and here the daemon of host %s answers: ask the registry at %s", s.HostName, s.RegistryAddress).
 		With(api.DetailRegistry, s.RegistryAddress)
@@ -45,8 +43,7 @@ func withAddress(e *api.Error, address string) *api.Error {
 	return said.With(api.DetailRegistry, address)
 }
 
-// addAddress adds it to an answer of the registry. It does not change an answer that is no refusal
-// of the API.
+// addAddress adds the address to the registry's refusal. Other answers do not change.
 func addAddress(resp *http.Response, address string) error {
 	text, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()

@@ -16,7 +16,7 @@ import (
 
 type handler = httpjson.Handler
 
-// answer serves a route with look's answer to the body.
+// answer serves a route with look's answer.
 func answer[In, Out any](route routes.Route[In, Out], look func(*http.Request, In) (Out, error)) httpjson.Route {
 	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
 		in, err := route.Decode(r)
@@ -31,10 +31,10 @@ func answer[In, Out any](route routes.Route[In, Out], look func(*http.Request, I
 	})
 }
 
-// change makes, under an op id, the change that the body requests of the thing in the path.
+// change makes the body's change of the thing in the path, under an op id.
 type change[In, Out any] = func(ctx context.Context, opID, ref string, in In) (Out, error)
 
-// do serves a change that is complete when it answers.
+// do serves a change that is complete with the answer.
 func do[In, Out any](route routes.Route[In, Out], status int, c change[In, Out]) httpjson.Route {
 	return changes(route, c, func(w http.ResponseWriter, _ *http.Request, _ string, out Out) error {
 		return route.Write(w, status, out)
@@ -66,8 +66,8 @@ func changes[In, Out any](route routes.Route[In, Out], c change[In, Out], write 
 	})
 }
 
-// opID returns the id of a request's op: the caller's idempotency key, so that a repeated request
-// finds the first one's op, or a new id.
+// opID returns a request's op id: the caller's idempotency key, so that a repeated request finds
+// its op, or a new id.
 func opID(r *http.Request) (string, error) {
 	key, err := httpjson.IdempotencyKey(r)
 	if err != nil {

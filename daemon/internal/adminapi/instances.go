@@ -46,7 +46,6 @@ func (s *instanceAPI) adopt(w http.ResponseWriter, r *http.Request) error {
 	return adopted(w, httpjson.Noun{Name: routes.AdoptInstance.Noun, Value: inst}, already)
 }
 
-// adopted answers with the newly adopted instances, and the names of those adopted before.
 func adopted(w http.ResponseWriter, what httpjson.Noun, already []string) error {
 	if len(already) == 0 {
 		return httpjson.WriteAll(w, http.StatusCreated, what)
@@ -66,7 +65,7 @@ func (s *instanceAPI) forget(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// A repeated request finds no instance here; its key identifies it below.
+	// A repeated request finds no instance, and is identified by its key below.
 	ref := r.PathValue("instance")
 	inst, lookErr := s.registry.Instance(r.Context(), ref)
 	if lookErr != nil {
@@ -83,8 +82,7 @@ func (s *instanceAPI) forget(w http.ResponseWriter, r *http.Request) error {
 	return routes.ForgetInstance.Write(w, http.StatusOK, inst)
 }
 
-// startTimeout bounds how long the answer to a start waits for the check of its volumes' released
-// sources.
+// startTimeout bounds a start's wait for the check of its volumes' released sources.
 const startTimeout = 5 * time.Second
 
 // start also returns the released sources of the instance's volumes that may have data

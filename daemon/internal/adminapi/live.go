@@ -11,9 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// liveRoutes are this host's part of a move while all guests write, called by the registry's tasks.
-// They do nothing for other callers: each step first asks the registry whether its migration wants
-// it.
+// liveRoutes are this host's part of a move while all guests write, for the registry's tasks. They
+// do nothing for other callers: each step first asks the registry whether its migration wants it.
 func (s *Server) liveRoutes() []httpjson.Route {
 	return []httpjson.Route{
 		answer(routes.CheckLive, s.checkLive),
@@ -28,7 +27,7 @@ func (s *Server) liveRoutes() []httpjson.Route {
 	}
 }
 
-// live begins this host's next part of a move, and answers with its op.
+// live begins this host's next part, and answers with its op.
 func live[In any](s *Server, route routes.Route[In, api.Op], volume func(In) api.LiveVolume) httpjson.Route {
 	return do(route, http.StatusAccepted, func(ctx context.Context, opID, migration string, in In) (api.Op, error) {
 		if err := checkNamed(volume(in).MigrationID, migration); err != nil {
@@ -41,7 +40,7 @@ func live[In any](s *Server, route routes.Route[In, api.Op], volume func(In) api
 	})
 }
 
-// checkLive answers with the guests of this host, if every one of them could be tracked and saved.
+// checkLive answers with this host's guests, if all could be tracked and saved.
 func (s *Server) checkLive(r *http.Request, in api.LiveCheck) (api.LiveHost, error) {
 	ctx := r.Context()
 	host := api.LiveHost{Instances: []api.PausedInstance{}}

@@ -60,7 +60,6 @@ func (s *migrationAPI) start(w http.ResponseWriter, r *http.Request, volumeID st
 	return s.answerMove(w, r, wait, id, m)
 }
 
-// call is one of the manager's calls on a started migration.
 type call func(context.Context, migrate.Call) (api.Migration, string, error)
 
 // onMigration makes the call on the migration that find returns.

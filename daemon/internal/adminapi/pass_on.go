@@ -18,9 +18,9 @@ import (
 )
 
 // The object of a call decides whether this host or the registry serves it: no host has a
-// shelved_offloaded instance, so the registry serves its calls.
+// shelved_offloaded instance.
 
-// taskKey marks calls made for the registry.
+// taskKey marks the registry's calls.
 type taskKey struct{}
 
 func asTask(ctx context.Context) context.Context { return context.WithValue(ctx, taskKey{}, true) }
@@ -45,7 +45,7 @@ func (s *passing) passOn(w http.ResponseWriter, r *http.Request, why string) err
 	return s.proxied(w, r)
 }
 
-// decodeAndKeep is httpjson.Decode, but keeps the body readable in the returned request.
+// decodeAndKeep is httpjson.Decode, and keeps the body readable in the returned request.
 func decodeAndKeep(r *http.Request, v any) (*http.Request, error) {
 	var read bytes.Buffer
 	again := r.Clone(r.Context())

@@ -45,7 +45,6 @@ func (s *Server) dropSaved(ctx context.Context, opID, migration string, in api.D
 	return s.ops().requested(ctx, opID)
 }
 
-// checkNamed refuses a body that names another migration than the path.
 func checkNamed(named, migration string) error {
 	if named != migration {
 		return api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q and the path names %.60q", named, migration)

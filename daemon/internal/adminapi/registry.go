@@ -28,7 +28,7 @@ func remembered[Out any](s *Server, route routes.Route[routes.None, Out], lookup
 				return err
 			}
 		}
-		// The registry may have stopped answering since.
+		// The registry may have become silent.
 		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 		defer cancel()
 		answer := &held{ResponseWriter: w}
@@ -57,17 +57,17 @@ type held struct {
 // Unwrap lets http.ResponseController reach the connection.
 func (h *held) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-// NewRegistryProxy returns a handler that passes requests on to the registry at base through
-// transport. The daemon has authorized the caller; to the registry the daemon is the caller. A
-// refusal for lack of permission gets the registry's address, where an operator can ask.
+// NewRegistryProxy returns a handler that passes requests on to the registry at base. The daemon
+// has authorized the caller, and is the registry's caller. A refusal for lack of permission gets
+// the registry's address, where an operator can ask.
 func NewRegistryProxy(transport http.RoundTripper, base *url.URL, address string) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(base)
-			p.Out.Header.Set(api.CallerHeader, whoAsks(p.In.Context())) // it replaces the caller's own header
+			p.Out.Header.Set(api.CallerHeader, whoAsks(p.In.Context())) // it replaces the caller's header
 		},
 		Transport: transport,
-		// The caller talks to this program, so the answer has this program's announcement.
+		// The caller talks to this program, and gets its announcement.
 		ModifyResponse: func(resp *http.Response) error {
 			protocol.Remove(resp.Header)
 			if resp.StatusCode == http.StatusForbidden {
@@ -82,7 +82,7 @@ func NewRegistryProxy(transport http.RoundTripper, base *url.URL, address string
 			}
 			e := api.Errorf(api.CodeRegistryUnavailable, "the registry does not answer (%v); is volferry-registry running?", err)
 			if why := new(api.Error); errors.As(err, &why) {
-				e.Details = why.Details // they report that the change may have been made
+				e.Details = why.Details // that the change may have been made
 			}
 			if h, ok := w.(*held); ok {
 				h.away, h.err = true, e

@@ -31,7 +31,6 @@ func (s *Server) Routes() []httpjson.Route {
 	return served
 }
 
-// parts returns the daemon's part in each of its routes.
 func parts() map[string]routes.Part {
 	parts := map[string]routes.Part{}
 	for _, d := range routes.All() {
@@ -42,7 +41,7 @@ func parts() map[string]routes.Part {
 	return parts
 }
 
-// admitted refuses calls that would begin work on a fenced host. If a fence halts an operation, its
+// admitted refuses calls that would begin work on a fenced host. If a fence halts an op, its
 // waiting caller gets the reason.
 func (s *Server) admitted(next handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -134,10 +133,9 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 	}
 }
 
-// pauseAllRoutes are this host's part of a move with all guests paused, called by the registry's
-// tasks. They do nothing for other callers: an instance is saved and restored only for the
-// migration that locked it, and an image is copied or dropped only with permission of the
-// registry's migration.
+// pauseAllRoutes are this host's part of a move with all guests paused, for the registry's tasks.
+// They do nothing for other callers: an instance is saved and restored only for the migration that
+// locked it, and an image is copied or dropped only with permission of the registry's migration.
 func (s *Server) pauseAllRoutes() []httpjson.Route {
 	ops := s.ops()
 	return []httpjson.Route{
@@ -156,7 +154,7 @@ func (s *Server) pauseAllRoutes() []httpjson.Route {
 	}
 }
 
-// rememberedRoutes are the reads that this host can answer while the registry does not.
+// rememberedRoutes are the reads that this host can answer for a silent registry.
 func (s *Server) rememberedRoutes() []httpjson.Route {
 	passing := s.passing()
 	return []httpjson.Route{
@@ -177,7 +175,7 @@ func (s *Server) rememberedRoutes() []httpjson.Route {
 	}
 }
 
-// passedOnRoutes are the calls that only the registry answers; it checks this host's permissions.
+// passedOnRoutes are the calls that only the registry answers; it checks this host's rights.
 func (s *Server) passedOnRoutes() []httpjson.Route {
 	var served []httpjson.Route
 	for _, d := range routes.All() {
@@ -188,8 +186,8 @@ func (s *Server) passedOnRoutes() []httpjson.Route {
 	return served
 }
 
-// Handler serves the API to authorized callers. The log names every caller that requests a change,
-// authorized or not.
+// Handler serves the API to authorized callers. The log names every caller of a change, authorized
+// or not.
 func (s *Server) Handler(authorize httpjson.Authorizer) http.Handler {
 	logged := func(r *http.Request, route httpjson.Route) error {
 		err := authorize(r, route)
@@ -201,7 +199,6 @@ func (s *Server) Handler(authorize httpjson.Authorizer) http.Handler {
 	return httpjson.NewHandler(httpjson.Config{Routes: s.Routes(), Elsewhere: s.elsewhere(), Authorize: logged, Program: program + " of host " + s.HostName, Log: s.Log})
 }
 
-// openAPI answers with this API as an OpenAPI document.
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
 	return httpjson.WriteOpenAPI(w, "Volferry daemon", s.Version, s.Routes())
 }

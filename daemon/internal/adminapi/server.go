@@ -16,22 +16,22 @@ type Server struct {
 	Deps
 	tasksOnce    sync.Once
 	tasksHandler http.Handler
-	// opWaits counts the callers that wait for the end of an op.
+	// opWaits counts the callers that wait for an op.
 	opWaits atomic.Int64
 }
 
-// New returns the API of a daemon.
+// New returns a daemon's API.
 func New(d Deps) *Server { return &Server{Deps: d} }
 
 // logCaller logs the caller of a change at the socket, because the registry sees only this host. A
-// plan or an estimate changes nothing and is not logged.
+// plan or an estimate changes nothing.
 func (s *Server) logCaller(r *http.Request, refused error) {
 	who := whoAsks(r.Context())
 	if refused != nil {
 		s.Log.Warn("a change was asked for and refused", "method", r.Method, "path", r.URL.Path, "who", who, "err", refused)
 		return
 	}
-	// Only a POST: the name in a deleted path may have the same ending.
+	// Only a POST: a deleted path's name may have this ending.
 	if r.Method == http.MethodPost && (strings.HasSuffix(r.URL.Path, ":plan") || strings.HasSuffix(r.URL.Path, ":estimate")) {
 		return
 	}

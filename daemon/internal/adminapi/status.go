@@ -32,7 +32,7 @@ func (s *statusAPI) show(r *http.Request, _ routes.None) (api.Status, error) {
 		st.Degraded = st.Degraded || p.Status != "ok"
 	}
 	if s.Certificates != nil {
-		for _, c := range s.Certificates() { // a certificate that ends soon blocks nothing yet
+		for _, c := range s.Certificates() { // it blocks nothing yet
 			st.Degraded = st.Degraded || c.Status == "fail"
 			st.Parts = append(st.Parts, c)
 		}
@@ -41,7 +41,7 @@ func (s *statusAPI) show(r *http.Request, _ routes.None) (api.Status, error) {
 	st.NeedsOperator += s.Migrations.Released.GuestsOnReleasedSources() + len(s.runningElsewhere())
 	st.Degraded = st.Degraded || sources.Status == "fail" // a written source blocks nothing
 	st.Parts = append(st.Parts, sources)
-	st.Parts = append(st.Parts, VersionsChecks(s.Peer)...) // requests for a missing feature are refused; nothing else waits
+	st.Parts = append(st.Parts, VersionsChecks(s.Peer)...) // only requests for a missing feature are refused
 	st.Parts = append(st.Parts, s.Uplink.ViewChecks()...)
 	if s.ShortOfRoom != nil { // this blocks nothing yet
 		st.Parts = append(st.Parts, s.ShortOfRoom()...)
@@ -62,7 +62,7 @@ func (s *statusAPI) libvirtPart() api.Check {
 	}
 }
 
-// refreshTimeout bounds how long a status waits for a registry that did not answer.
+// refreshTimeout bounds a status's wait for a silent registry.
 const refreshTimeout = time.Second
 
 // registryPart reports whether the registry answers, with its own text if it takes no changes, and

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Perform makes the call of a task as if its caller had made it at this socket; the registry has
+// Perform makes a task's call as if its caller had made it at this socket; the registry has
 // checked the caller. It refuses streams, and calls that the registry answers, because they would
 // return. For a late task it only reports whether the call was begun.
 func (s *Server) Perform(ctx context.Context, t api.Task) api.TaskAnswer {
@@ -40,7 +40,6 @@ func (s *Server) Perform(ctx context.Context, t api.Task) api.TaskAnswer {
 	return a.answer()
 }
 
-// refuseLate refuses a late task without an op in the journal.
 func (s *Server) refuseLate(ctx context.Context, t api.Task) error {
 	if !t.Late {
 		return nil
@@ -57,7 +56,6 @@ func (s *Server) refuseLate(ctx context.Context, t api.Task) error {
 	return nil
 }
 
-// tasks serves the routes that a task may call.
 func (s *Server) tasks() http.Handler {
 	s.tasksOnce.Do(func() {
 		parts := parts()
@@ -71,7 +69,6 @@ func (s *Server) tasks() http.Handler {
 	return s.tasksHandler
 }
 
-// recording is a recorded answer.
 type recording struct {
 	header http.Header
 	status int

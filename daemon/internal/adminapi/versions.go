@@ -10,8 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// VersionsChecks returns checks of the registry's version and of the features that it lacks; none
-// before the registry's first answer.
+// VersionsChecks checks the registry's version and missing features; none before its first answer.
 func VersionsChecks(peer func() (protocol.Announcement, bool)) []api.Check {
 	if peer == nil {
 		return nil

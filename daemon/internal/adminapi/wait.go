@@ -9,10 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// maxWait bounds how long a caller may wait for the end of an op.
 const maxWait = 10 * time.Minute
 
-// waitOf returns the query parameter wait, 0 if there is none.
 func waitOf(r *http.Request) (time.Duration, error) {
 	text := r.URL.Query().Get("wait")
 	if text == "" {
