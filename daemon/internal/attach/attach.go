@@ -18,7 +18,7 @@ import (
 )
 
 // Attach attaches a volume to an instance of this host: running, paused or stopped. It returns the
-// attachment when guest and definition have the disk. VolumeRef is the volume's id, name, or the
+// attachment when guest and definition have the disk. volumeRef is the volume's id, name, or the
 // beginning of its id. A repeated request gets the same answer.
 func (m *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
 	_, st, err := m.perform(ctx, m.attachRequest(opID, volumeRef, in))
@@ -32,8 +32,8 @@ func (m *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.Vol
 	return att, nil
 }
 
-// BeginAttach is Attach, but returns once the registry has reserved or refused the volume. The op
-// with this id continues on its own.
+// BeginAttach is Attach, but returns once the registry has reserved or refused the volume; the op
+// with this id continues.
 func (m *Manager) BeginAttach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
 	what, err := m.begin(ctx, m.attachRequest(opID, volumeRef, in))
 	if err != nil {
@@ -42,7 +42,6 @@ func (m *Manager) BeginAttach(ctx context.Context, opID, volumeRef string, in ap
 	return what.attachment(api.AttachmentReserved), nil
 }
 
-// attachBody is the request of an attach.
 type attachBody struct {
 	Volume string           `json:"volume"`
 	In     api.VolumeAttach `json:"in"`
@@ -74,7 +73,7 @@ func (m *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 	if err := onThisHost(inst.Host, host, "instance "+inst.Name); err != nil {
 		return input{}, err
 	}
-	if len(vol.Attachments) > 0 { // perhaps of an attach that waits for the operator
+	if len(vol.Attachments) > 0 { // perhaps an attach that waits for the operator
 		m.admission.LookAgain(ctx, request.VolumeKey(vol.ID))
 		if vol, err = m.env.Registry.Volume(ctx, volumeRef); err != nil {
 			return input{}, err
@@ -98,7 +97,6 @@ func (m *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 	return in, err
 }
 
-// decideDisk checks the instance and the location, and chooses the device.
 func (m *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAttach, inst api.Instance) error {
 	dom, err := m.env.HV.Domain(ctx, inst.ID)
 	switch {
@@ -136,8 +134,8 @@ func onThisHost(is string, host Host, what string) error {
 	return api.Errorf(api.CodeNotYourHost, "%s is on host %s and this is %s; run this there, or ask the registry", what, is, host.Name)
 }
 
-// checkVolume makes checks that the registry would make at the reservation, because later checks of
-// this host would hide their reasons.
+// checkVolume makes checks of the registry's reservation that later checks of this host would
+// hide.
 func checkVolume(vol api.Volume, inst api.Instance, host Host) error {
 	cannot := func(code api.Code, format string, args ...any) *api.Error {
 		return api.Errorf(code, "cannot attach volume %s: %s", vol.Name, fmt.Sprintf(format, args...))

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkLocation refuses an image that contradicts the registry, or that has another user on this
-// host. Errors are typed for the runner.
+// checkLocation refuses an image that contradicts the registry, or has another user on this host,
+// with errors typed for the runner.
 func (e *env) checkLocation(ctx context.Context, in *input) error {
 	if err := e.rules.CheckLocation(ctx, e.HV, in.Location, "cannot attach volume "+in.VolumeName); err != nil {
 		return request.HV(err)
@@ -47,8 +47,8 @@ func (e *env) checkLocation(ctx context.Context, in *input) error {
 	return err
 }
 
-// checkBefore is checkLocation before the volume is connected. A volume without a device until then
-// is checked by stepConnect.
+// checkBefore is checkLocation before the volume is connected. stepConnect checks a volume without
+// a device until then.
 func (e *env) checkBefore(ctx context.Context, in *input) error {
 	connectable, err := location.Connectable(ctx, e.HV, in.Location.Path)
 	if err != nil {
@@ -67,8 +67,8 @@ func (e *env) checkBefore(ctx context.Context, in *input) error {
 	return e.checkLocation(ctx, in)
 }
 
-// checkReachable refuses an image in a directory that the guest's QEMU cannot traverse, because a
-// guest that is off would fail only at its next start.
+// checkReachable refuses an image in a directory that the guest's QEMU cannot traverse: a guest
+// that is off would fail at its next start.
 func (e *env) checkReachable(ctx context.Context, in *input) error {
 	user, confined, err := e.qemuUser(ctx, in)
 	if err != nil || !confined {
@@ -79,7 +79,7 @@ func (e *env) checkReachable(ctx context.Context, in *input) error {
 }
 
 // checkOpens refuses an image that the guest's QEMU could not open for writing. It does not try a
-// shared volume: the attempt might take it from other guests.
+// shared volume, which the attempt might take from other guests.
 func (e *env) checkOpens(ctx context.Context, in *input) error {
 	if in.Shareable || in.Mode != api.ModeRW {
 		return nil
@@ -91,8 +91,8 @@ func (e *env) checkOpens(ctx context.Context, in *input) error {
 	return image.Refused("attach volume "+in.VolumeName, in.Location.Path, e.Images.MayOpen(user, in.Location.Path))
 }
 
-// qemuUser returns the user of the guest's QEMU (hv.ConfinedUser), or of its future QEMU for a
-// shelved_offloaded instance. Errors are typed for the runner.
+// qemuUser returns the user of the guest's QEMU, or of the future QEMU of a shelved_offloaded
+// instance, with errors typed for the runner.
 func (e *env) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, confined bool, err error) {
 	user, confined, err = hv.ConfinedUser(ctx, e.HV, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
@@ -101,8 +101,8 @@ func (e *env) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, con
 	return user, confined, request.HV(err)
 }
 
-// checkOwn refuses an image that, under another name, is another volume's or its migration's. It
-// also checks the base images, because another host named them.
+// checkOwn refuses an image that, by another name, is another volume's or its migration's. It also
+// checks the base images, which another host named.
 func (e *env) checkOwn(ctx context.Context, in *input) error {
 	look, err := e.Claims.Look(ctx)
 	if err != nil {
@@ -124,13 +124,12 @@ func (e *env) checkOwn(ctx context.Context, in *input) error {
 	return nil
 }
 
-// user is a domain's disk that names an image.
 type user struct {
 	instanceID, instance string
 	disk                 hv.Disk
 }
 
-// users returns the disks of this host's domains, live and defined, that name the image at path.
+// users returns the disks, live and defined, of this host's domains that name the image at path.
 func (e *env) users(ctx context.Context, path string) ([]user, error) {
 	doms, err := e.HV.Domains(ctx)
 	if err != nil {
@@ -153,8 +152,8 @@ func (e *env) users(ctx context.Context, path string) ([]user, error) {
 	return all, nil
 }
 
-// notUnderAnotherID refuses to end the attachment of an instance without a domain while another
-// domain of that name has the volume: the domain was defined under another UUID.
+// notUnderAnotherID refuses to end the attachment of an instance without a domain while a domain
+// of that name, defined under another UUID, has the volume.
 func (e *env) notUnderAnotherID(ctx context.Context, in *input, verdict string) error {
 	users, err := e.users(ctx, in.Location.Path)
 	if err != nil {
@@ -169,7 +168,7 @@ func (e *env) notUnderAnotherID(ctx context.Context, in *input, verdict string) 
 	return nil
 }
 
-// checkUsers refuses an image with another user on this host, except other attachments of the same
+// checkUsers refuses an image with another user on this host than attachments of the same
 // multiattach volume.
 func (e *env) checkUsers(ctx context.Context, in *input) error {
 	inUse := func(who string) error {
@@ -199,7 +198,6 @@ func (e *env) checkUsers(ctx context.Context, in *input) error {
 	return nil
 }
 
-// beside returns the other attachments of a multiattach volume.
 func (e *env) beside(ctx context.Context, in *input) ([]api.Attachment, error) {
 	if !in.Shareable {
 		return nil, nil
@@ -211,8 +209,8 @@ func (e *env) beside(ctx context.Context, in *input) ([]api.Attachment, error) {
 	return slices.DeleteFunc(all, func(a api.Attachment) bool { return a.ID == in.AttachmentID }), nil
 }
 
-// clientsBeside counts the clients that belong to other attachments: least counts the guests of
-// this host, most also the guests of other hosts.
+// clientsBeside counts the clients of other attachments: least the guests of this host, most also
+// the guests of other hosts.
 func (e *env) clientsBeside(ctx context.Context, in *input) (least, most int, err error) {
 	beside, err := e.beside(ctx, in)
 	if err != nil {
@@ -231,8 +229,8 @@ func (e *env) clientsBeside(ctx context.Context, in *input) (least, most int, er
 	return least, least + most, err
 }
 
-// checkDomain refuses an instance while its disks may not be changed. Verdict begins the error, as
-// in "cannot attach volume x".
+// checkDomain refuses an instance with disks that may not be changed now. verdict begins the
+// error, as in "cannot attach volume x".
 func checkDomain(verdict string, dom *hv.Domain) error {
 	switch {
 	case !dom.Persistent:

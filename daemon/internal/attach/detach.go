@@ -16,21 +16,20 @@ import (
 )
 
 // Detach detaches a volume from an instance of this host. It returns the earlier attachment once
-// the guest has released the disk and the registry the attachment. While the registry does not
-// answer, the guest still loses the disk, and the attachment stays detaching. A repeated request
-// gets the same answer.
+// guest and registry have released it. While the registry is silent, the guest still loses the
+// disk, and the attachment stays detaching. A repeated request gets the same answer.
 func (m *Manager) Detach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
 	return m.endOf(ctx, m.detachRequest(opID, volumeRef, in))
 }
 
-// BeginDetach is Detach, but returns once the registry has recorded or refused it. The op with this
-// id continues on its own.
+// BeginDetach is Detach, but returns once the registry has recorded or refused it; the op with
+// this id continues.
 func (m *Manager) BeginDetach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
 	return m.beginEnd(ctx, m.detachRequest(opID, volumeRef, in))
 }
 
 // Delete ends one attachment. Without force it is Detach. With force it ignores the attachment's
-// state and does not touch the guest; if the guest has the disk, the error is state_forbidden.
+// state and does not touch the guest; it returns state_forbidden if the guest has the disk.
 func (m *Manager) Delete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
 	return m.endOf(ctx, m.deleteRequest(opID, attachmentRef, force))
 }
@@ -40,7 +39,6 @@ func (m *Manager) BeginDelete(ctx context.Context, opID, attachmentRef string, f
 	return m.beginEnd(ctx, m.deleteRequest(opID, attachmentRef, force))
 }
 
-// detachBody is the request of a detach.
 type detachBody struct {
 	Volume     string           `json:"volume,omitempty"`
 	In         api.VolumeDetach `json:"in,omitzero"`
@@ -83,7 +81,6 @@ func (m *Manager) deleteRequest(opID, ref string, force bool) request.Request {
 	return req
 }
 
-// endOf carries out a request that ends an attachment.
 func (m *Manager) endOf(ctx context.Context, req request.Request) (api.Attachment, error) {
 	in, st, err := m.perform(ctx, req)
 	if err != nil {
@@ -94,7 +91,7 @@ func (m *Manager) endOf(ctx context.Context, req request.Request) (api.Attachmen
 		return api.Attachment{}, fmt.Errorf("read the result of op %s: %w", req.OpID, err)
 	}
 	if end.Queued {
-		// A registry that was only restarted answers within this wait.
+		// A restarted registry answers within this wait.
 		if _, err := m.admission.Wait(ctx, lateID(req.OpID)); err != nil {
 			return api.Attachment{}, err
 		}
@@ -110,8 +107,7 @@ func (m *Manager) beginEnd(ctx context.Context, req request.Request) (api.Attach
 	return in.attachment(api.AttachmentDetaching), nil
 }
 
-// Queued returns the attachments that the guests have released and that the registry has not
-// released yet.
+// Queued returns the attachments that the guests have released and the registry has not.
 func (m *Manager) Queued() []api.Attachment {
 	var out []api.Attachment
 	for _, in := range m.env.queued() {
@@ -120,16 +116,14 @@ func (m *Manager) Queued() []api.Attachment {
 	return out
 }
 
-// found is an attachment that is to end. Volume is the volume's name, or its id if the name is
-// unknown.
+// found is an attachment that is to end, with the volume's name or, if unknown, id.
 type found struct {
 	api.Attachment
 	volume string
-	// remembered reports that the data is from this host's cache.
+	// remembered: the data is from this host's cache.
 	remembered bool
 }
 
-// findAt returns the attachment of a volume at an instance.
 func (m *Manager) findAt(ctx context.Context, volumeRef, instanceRef string) (found, error) {
 	vol, err := m.env.Registry.Volume(ctx, volumeRef)
 	if request.Away(err) {
@@ -151,7 +145,6 @@ func (m *Manager) findAt(ctx context.Context, volumeRef, instanceRef string) (fo
 	return found{vol.Attachments[i], vol.Name, false}, nil
 }
 
-// find returns an attachment by reference.
 func (m *Manager) find(ctx context.Context, ref string) (found, error) {
 	att, err := m.env.Registry.Attachment(ctx, ref)
 	if request.Away(err) {
@@ -238,8 +231,7 @@ func (m *Manager) decideDelete(ctx context.Context, ref string) (input, error) {
 	return in, in.stillThere(v)
 }
 
-// describe returns the input of an op that ends an attachment, and its domain, nil if it does not
-// exist.
+// describe returns the input of an op that ends an attachment, and its domain, or nil.
 func (m *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, error) {
 	host, err := m.host(ctx)
 	if err != nil {
@@ -264,7 +256,7 @@ func (m *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, err
 	return in, dom, nil
 }
 
-// decideDetachRoot determines whether the attachment is a root, and makes the checks for a root.
+// decideDetachRoot determines whether the attachment is a root, and checks a root.
 func (m *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom *hv.Domain) error {
 	in.Root = api.IsRoot(f.BootIndex)
 	inst, known, err := m.instanceOf(ctx, f, in.Root)
@@ -289,8 +281,8 @@ func (m *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom 
 	return in.off(rootDetach, dom)
 }
 
-// instanceOf returns the instance of an attachment that is to end: from this host's cache if the
-// registry did not answer, otherwise from the registry, if needed.
+// instanceOf returns the instance of an attachment: from this host's cache if the registry is
+// silent, otherwise, if needed, from the registry.
 func (m *Manager) instanceOf(ctx context.Context, f found, needed bool) (inst api.Instance, known bool, err error) {
 	switch {
 	case f.remembered:

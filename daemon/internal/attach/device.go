@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// chooseDevice returns the requested device if the instance can have it, otherwise the first virtio
-// disk that is free in the live domain, the definition, and the registry's slots. Root is the
-// recorded disk of an empty root slot, or nil.
+// chooseDevice returns the requested device, or the first virtio disk that is free in the live
+// domain, the definition, and the registry's slots. root is the recorded disk of an empty root
+// slot, or nil.
 func chooseDevice(asked string, dom *hv.Domain, inst api.Instance, root *hv.Disk) (string, error) {
 	if asked == "" {
 		for n := 0; ; n++ {
@@ -47,8 +47,8 @@ func letters(n int) string {
 	return letters(n/alphabet-1) + letters(n%alphabet)
 }
 
-// bootsBefore reports whether a disk at this device would take the boot position of a detached
-// root. A root without a boot number boots first; libvirt orders the disks of a bus by name.
+// bootsBefore reports whether a disk at this device would boot before a detached root. A root
+// without a boot number boots first; libvirt orders the disks of a bus by name.
 func bootsBefore(device string, root *hv.Disk) bool {
 	return root != nil && root.BootOrder == 0 && root.Bus == diskspec.BusOf(device) &&
 		(len(device) < len(root.Target) || len(device) == len(root.Target) && device < root.Target)
@@ -66,7 +66,6 @@ func slot(device string, inst api.Instance) *api.BlockDeviceMapping {
 	return &inst.BlockDeviceMappings[i]
 }
 
-// hasSCSI reports whether a disk shows that the domain has a SCSI controller.
 func hasSCSI(dom *hv.Domain) bool {
 	return slices.ContainsFunc(dom.Config, func(d hv.Disk) bool { return d.Bus == "scsi" }) &&
 		(!dom.State.Active() || slices.ContainsFunc(dom.Live, func(d hv.Disk) bool { return d.Bus == "scsi" }))

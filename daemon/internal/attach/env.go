@@ -19,15 +19,13 @@ type Host struct {
 	Epoch int64
 }
 
-// runner is the part of op.Runner that the steps need.
+// runner is the steps' part of op.Runner.
 type runner interface {
-	// Submit stores and starts an op that follows another one.
+	// Submit stores and starts a following op.
 	Submit(ctx context.Context, o op.Op) error
-	// Active returns the unfinished ops.
 	Active() []op.Status
 }
 
-// env has what the steps share.
 type env struct {
 	Ports
 	rules         location.Rules
@@ -37,7 +35,7 @@ type env struct {
 	log           *slog.Logger
 }
 
-// queued returns the inputs of the queued releases, which wait for the registry.
+// queued returns the inputs of the queued releases.
 func (e *env) queued() []input {
 	var out []input
 	for _, st := range e.runner.Active() {

@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Hypervisor has the calls of hv.Hypervisor that the package makes.
+// Hypervisor is this package's part of hv.Hypervisor.
 type Hypervisor interface {
 	Events(ctx context.Context) <-chan hv.Event
 	ParseDisk(definition string) (hv.Disk, error)

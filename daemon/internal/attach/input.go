@@ -10,28 +10,26 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The op kinds of attachments.
 const (
 	kindAttach = "attachment_attach"
 	kindDetach = "attachment_detach"
-	// kindDelete ends an attachment that no guest has as a disk.
+	// kindDelete ends an attachment without a guest's disk.
 	kindDelete = "attachment_delete"
 	// kindRelease is a queued release, which waits for the registry.
 	kindRelease = "attachment_release"
-	// kindRestore gives a disk back to a guest that released it after the detach was given up.
+	// kindRestore returns a disk to a guest that released it after the end of the detach.
 	kindRestore = "attachment_restore"
-	// The same kinds for a root volume.
+	// The same for a root volume.
 	kindAttachRoot = "attachment_attach_root"
 	kindDetachRoot = "attachment_detach_root"
 	kindDeleteRoot = "attachment_delete_root"
 )
 
-// kinds are all of them.
 var kinds = []string{
 	kindAttach, kindDetach, kindDelete, kindRelease, kindRestore, kindAttachRoot, kindDetachRoot, kindDeleteRoot,
 }
 
-// kindFor returns the op kind of a request: the given kind, or its variant for root volumes.
+// kindFor returns the given kind, or its variant for root volumes.
 func kindFor(kind string, root bool) string {
 	if !root {
 		return kind
@@ -39,7 +37,6 @@ func kindFor(kind string, root bool) string {
 	return map[string]string{kindAttach: kindAttachRoot, kindDetach: kindDetachRoot, kindDelete: kindDeleteRoot}[kind]
 }
 
-// The steps that other code refers to.
 const (
 	stepNameReserve      = "reserve"
 	stepNameClaim        = "claim"
@@ -58,7 +55,7 @@ const (
 	stepNameRelease      = "release"
 )
 
-// input is the input of every op of an attachment: the decisions made before any change.
+// input is the input of every op of an attachment.
 type input struct {
 	AttachmentID string `json:"attachment_id"`
 	VolumeID     string `json:"volume_id"`
@@ -71,35 +68,32 @@ type input struct {
 	Location  api.Location `json:"location"`
 	Block     bool         `json:"block"`
 
-	// Root reports that the volume is a root. Slot is the recorded disk of the root slot, or of the
-	// data volume's last attachment at the instance; nil if none is recorded.
+	// Root: the volume is a root. Slot is the recorded disk of the root slot, or of the data
+	// volume's last attachment at the instance, or nil.
 	Root bool                `json:"root,omitempty"`
 	Slot *api.SlotDefinition `json:"slot,omitempty"`
-	// WasRoot reports that a data volume was last the root of the instance.
+	// WasRoot: a data volume was last the instance's root.
 	WasRoot bool `json:"was_root,omitempty"`
 
-	// Host, Epoch and Generation are the op's fencing tokens.
+	// The op's fencing tokens.
 	Host       string `json:"host"`
 	HostName   string `json:"host_name"`
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
 
-	// From is the registry's state of an attachment that is to end. It is empty in ops of older
-	// versions.
-	From api.AttachmentState `json:"from,omitempty"`
-	// Force ignores the state of the attachment.
-	Force bool `json:"force,omitempty"`
-	// Request is the id of the caller's op, in an op that follows it.
+	// From is the registry's state of an attachment that is to end; empty in older versions' ops.
+	From  api.AttachmentState `json:"from,omitempty"`
+	Force bool                `json:"force,omitempty"`
+	// Request is the id of the caller's op, in a following op.
 	Request string `json:"request,omitempty"`
 	request.Body
 }
 
-// chain returns the chain of the attachment: the volume's image and its base images.
 func (in *input) chain() []hv.Image { return location.Chain(in.Location, in.Block) }
 
 // Keys implements request.Input. Ops of one instance run one after the other, so that each finds
-// the domain as the previous op left it. So do ops of one volume, so that exactly one attachment is
-// the last to end. Ops of a root volume also exclude starts and stops.
+// the domain as the previous op left it. So do ops of one volume, so that exactly one attachment
+// is the last to end. Ops of a root volume also exclude starts and stops.
 func (in *input) Keys() []string {
 	keys := []string{request.InstanceKey(in.InstanceID), request.VolumeKey(in.VolumeID)}
 	if in.Root {
@@ -114,7 +108,6 @@ func (in *input) Group() string { return in.AttachmentID }
 // Variant implements request.Varied: the ops of root volumes have their own kinds.
 func (in *input) Variant(kind string) string { return kindFor(kind, in.Root) }
 
-// attachment returns the op's attachment in this state.
 func (in *input) attachment(state api.AttachmentState) api.Attachment {
 	return api.Attachment{
 		ID: in.AttachmentID, VolumeID: in.VolumeID, VolumeName: in.VolumeName, InstanceID: in.InstanceID, InstanceName: in.InstanceName,
@@ -122,10 +115,8 @@ func (in *input) attachment(state api.AttachmentState) api.Attachment {
 	}
 }
 
-// cannotDetach returns the beginning of a refusal.
 func (in *input) cannotDetach() string { return "cannot detach volume " + in.VolumeName }
 
-// step returns an op.Step. Undo and observe may be nil.
 func step(name string, do, undo op.DoFunc[input], observe op.ObserveFunc[input]) op.Step {
 	return op.StepOf(op.InputOf[input], name, do, undo, observe)
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// Journal is the journal of the runner.
+// Journal is the runner's journal.
 type Journal interface {
 	op.Journal
-	// Ops returns the ops of one kind, oldest first: all of them, or the unfinished ones.
+	// Ops returns a kind's ops, oldest first: all, or the unfinished ones.
 	Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]op.Op, error)
 }
 
-// UnplugJournal is the journal of this host, with its blobs.
+// UnplugJournal is this host's journal with its blobs.
 type UnplugJournal interface {
 	Journal
-	// PutBlob stores data under a key, durably; it replaces the key's earlier data.
+	// PutBlob stores a key's data, durably.
 	PutBlob(ctx context.Context, key string, data []byte) error
-	// Blobs returns, by key, the data of every key that begins with prefix.
+	// Blobs returns the data of the keys with this prefix.
 	Blobs(ctx context.Context, prefix string) (map[string][]byte, error)
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// Config has the operator's settings for attachments on this host.
+// Config has the operator's settings for attachments.
 type Config struct {
-	// Rules limit where an attached volume outside of pools may be.
+	// Rules limit the places of attached volumes outside pools.
 	Rules location.Rules
-	// UnplugTimeout bounds how long a running guest may take to release a disk before it keeps the
-	// disk. 0 is DefaultUnplugTimeout.
+	// UnplugTimeout bounds a running guest's release of a disk, before it keeps the disk. 0 is
+	// DefaultUnplugTimeout.
 	UnplugTimeout time.Duration
 }
 
-// DefaultUnplugTimeout is long enough for a busy guest, and short enough for a waiting person.
+// DefaultUnplugTimeout suffices for a busy guest, and for a waiting person.
 const DefaultUnplugTimeout = 30 * time.Second
 
 // Manager attaches and detaches volumes. It is safe for concurrent use.
@@ -31,7 +31,7 @@ type Manager struct {
 	admission request.Admission
 }
 
-// New returns a manager and registers its plans with the runner. Journal is the runner's. Host
+// New returns a manager and registers its plans with the runner. journal is the runner's. host
 // returns this host's identity once the registry has sent it.
 func New(cfg Config, ports Ports, runner *op.Runner, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	if cfg.UnplugTimeout <= 0 {
@@ -46,5 +46,5 @@ func New(cfg Config, ports Ports, runner *op.Runner, journal Journal, host func(
 	return m
 }
 
-// Plans returns the plans of all op kinds of attachments.
+// Plans returns the plans of the attachments' op kinds.
 func (m *Manager) Plans() []op.Plan { return m.env.plans() }

@@ -16,9 +16,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// PendingUnplugs has the unplug requests that a guest did not answer in time. Their detaches were
-// given up, so the attachments still hold. QEMU keeps such a request: the guest may release the
-// disk later, at its next reboot at the latest. It is safe for concurrent use.
+// PendingUnplugs has the unplug requests that a guest did not answer in time. Their detaches have
+// ended undone, so the attachments still hold. QEMU keeps such a request: the guest may release
+// the disk later, at its next reboot at the latest. It is safe for concurrent use.
 type PendingUnplugs struct {
 	hv      Hypervisor
 	journal UnplugJournal
@@ -31,35 +31,32 @@ type PendingUnplugs struct {
 	all map[string]pendingUnplug // by attachment
 }
 
-// pendingUnplug is an unplug request without an answer.
 type pendingUnplug struct {
 	input
-	// asked is the process that has not answered; zero if no process was asked.
+	// asked is the process that has not answered; zero if none was asked.
 	asked process
 }
 
-// process identifies one process of a domain; its zero value is no process.
+// process identifies a process of a domain; zero is none.
 type process struct {
-	// Boot is the boot of this host, because libvirt's counter restarts with it.
+	// Boot is the host's boot, since libvirt's counter restarts with it.
 	Boot string `json:"boot,omitempty"`
 	Run  int    `json:"run,omitempty"`
 }
 
-// unplugNote is written before the first request to the guest, which from then on may release the
-// disk at any time. Gone is written once the guest was seen without the disk: states saved after
-// that do not contain it.
+// unplugNote is written before the first request: from then on the guest may release the disk at
+// any time. Gone is written once the guest was seen without the disk: later saved states lack it.
 type unplugNote struct {
 	Asked process `json:"process,omitzero"`
 	Gone  bool    `json:"gone,omitempty"`
 }
 
-// NewPendingUnplugs returns the pending unplugs of this host, which it reads from the journal at
-// the first use. BootID identifies this boot of the host.
+// NewPendingUnplugs returns this host's pending unplugs, which it reads from the journal at the
+// first use. bootID identifies this boot of the host.
 func NewPendingUnplugs(h Hypervisor, journal UnplugJournal, bootID string) *PendingUnplugs {
 	return &PendingUnplugs{hv: h, journal: journal, bootID: bootID, all: map[string]pendingUnplug{}}
 }
 
-// processOf returns the process of an active domain.
 func (p *PendingUnplugs) processOf(v *view) process { return process{Boot: p.bootID, Run: v.dom.Run} }
 
 func (p *PendingUnplugs) add(in *input, asked process) {
@@ -69,17 +66,16 @@ func (p *PendingUnplugs) add(in *input, asked process) {
 	p.all[in.AttachmentID] = pendingUnplug{*in, asked}
 }
 
-// unplugOverPrefix begins the journal's keys that have, for each attachment, the process with an
-// ended unplug.
+// unplugOverPrefix begins the journal's keys with the process of an ended unplug, by attachment.
 const unplugOverPrefix = "unplug_over/"
 
-// isOver reports whether the unplug request of a process has ended with a boot of the guest. A new
-// process alone proves nothing: if restored from a save image, it has the old requests.
+// isOver reports whether a boot of the guest has ended a process's unplug request. A new process
+// may be restored from a save image, with the old requests.
 func (p *PendingUnplugs) isOver(in *pendingUnplug, v *view) bool {
 	return v.active && v.dom.Booted && in.asked != p.processOf(v)
 }
 
-// end removes an ended unplug, durably: a later pause of the guest hides that the guest was booted.
+// end removes an ended unplug, durably: a later pause hides that the guest was booted.
 func (p *PendingUnplugs) end(ctx context.Context, in *pendingUnplug) error {
 	data, err := json.Marshal(in.asked)
 	if err != nil {
@@ -92,7 +88,6 @@ func (p *PendingUnplugs) end(ctx context.Context, in *pendingUnplug) error {
 	return nil
 }
 
-// ended returns, by attachment, the processes with ended unplugs.
 func (p *PendingUnplugs) ended(ctx context.Context) (map[string]process, error) {
 	blobs, err := p.journal.Blobs(ctx, unplugOverPrefix)
 	if err != nil {
@@ -121,8 +116,8 @@ func (p *PendingUnplugs) list() []pendingUnplug {
 	return slices.Collect(maps.Values(p.all))
 }
 
-// load reads the previous daemon's pending unplugs from the journal, once. It reads every detach of
-// an attachment: the last one may have been given up before it asked the guest.
+// load reads the previous daemon's pending unplugs from the journal, once. It reads every detach
+// of an attachment: the last one may not have asked the guest.
 func (p *PendingUnplugs) load(ctx context.Context) error {
 	p.loading.Lock()
 	defer p.loading.Unlock()
@@ -164,7 +159,6 @@ func (p *PendingUnplugs) load(ctx context.Context) error {
 	return nil
 }
 
-// detachEnd is the result of the detach step that asks the guest.
 type detachEnd int
 
 const (
@@ -173,7 +167,7 @@ const (
 	detachDone
 )
 
-// howItEnded returns which process a detach asked, and the result.
+// howItEnded returns the process that a detach asked, and the result.
 func howItEnded(records []op.Record) (asked process, end detachEnd) {
 	for _, r := range records {
 		if r.Step != stepNameDetachLive {
@@ -193,8 +187,8 @@ func howItEnded(records []op.Record) (asked process, end detachEnd) {
 	return asked, end
 }
 
-// MayMove refuses to move a volume with a pending unplug: during the move QEMU could lose the disk,
-// with its overlay or its block job. The unplug is pending until the next start of the guest.
+// MayMove refuses to move a volume with a pending unplug, until the guest's next start: QEMU could
+// lose the disk, with its overlay or its block job.
 func (p *PendingUnplugs) MayMove(ctx context.Context, volumeID string) error {
 	if err := p.load(ctx); err != nil {
 		return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)

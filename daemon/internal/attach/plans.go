@@ -4,7 +4,6 @@ package attach
 
 import "github.com/volferry/volferry/daemon/internal/op"
 
-// plans returns the plans of all op kinds of attachments.
 func (e *env) plans() []op.Plan {
 	reserve, connect, attach, detach := reserveSteps{e}, connectSteps{e}, attachSteps{e}, detachSteps{e}
 	release, root := releaseSteps{e}, rootSteps{e}

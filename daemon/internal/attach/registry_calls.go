@@ -10,8 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// inState observes whether the registry has the attachment in one of these states. The output is
-// the attachment.
+// inState observes whether the attachment has one of these states. Its output is the attachment.
 func (e *env) inState(states ...api.AttachmentState) op.ObserveFunc[input] {
 	return func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		att, found, err := e.row(ctx, in)
@@ -27,8 +26,8 @@ func (e *env) inState(states ...api.AttachmentState) op.ObserveFunc[input] {
 	}
 }
 
-// transition requests one change of state from the registry. The call's op id is made of op and
-// request, so that a repeated call gets the same answer.
+// transition requests a change of state. The call's op id has op and request, so that a repeated
+// call gets the same answer.
 func (e *env) transition(ctx context.Context, r *op.Run, in *input, what string, to api.AttachmentState, from ...api.AttachmentState) error {
 	return e.transitionIn(ctx, r, in, in.Epoch, what, to, from...)
 }
@@ -40,8 +39,8 @@ func (e *env) transitionIn(ctx context.Context, r *op.Run, in *input, epoch int6
 	return request.Registry(err)
 }
 
-// row reads the attachment from the registry. Another host's attachment counts as not found. Errors
-// are typed for the runner.
+// row reads the attachment from the registry, with errors typed for the runner. Another host's
+// attachment counts as not found.
 func (e *env) row(ctx context.Context, in *input) (att api.Attachment, found bool, err error) {
 	att, err = e.Registry.Attachment(ctx, in.AttachmentID)
 	if request.Lost(err) {
@@ -50,7 +49,7 @@ func (e *env) row(ctx context.Context, in *input) (att api.Attachment, found boo
 	return att, err == nil, request.Registry(err)
 }
 
-// giveBack releases the attachment. Nothing on this host uses it any more.
+// giveBack releases an attachment that nothing on this host uses.
 func (e *env) giveBack(ctx context.Context, r *op.Run, in *input, what string, force bool) error {
 	slot, err := in.slotKept(r)
 	if err != nil {
@@ -64,7 +63,7 @@ func (e *env) giveBack(ctx context.Context, r *op.Run, in *input, what string, f
 	})
 }
 
-// asOfNow makes a call for the attachment under the op's epoch, or under the present one.
+// asOfNow is request.AsOfNow for the attachment.
 func (e *env) asOfNow(ctx context.Context, in *input, say func(epoch int64, again string) error) error {
 	now := func() (int64, error) {
 		h, err := e.host(ctx)

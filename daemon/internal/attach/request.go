@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// begin starts the op of a request, or finds the op of a repeated one. It returns once the op is
-// granted or refused, or waits for a system that does not answer.
+// begin starts a request's op, or finds a repeated request's. It returns once the op is granted or
+// refused, or waits for a silent system.
 func (m *Manager) begin(ctx context.Context, req request.Request) (in input, err error) {
 	req.Variants = []string{kindFor(req.Kind, true)}
 	o, err := m.admission.Submit(ctx, req)
@@ -26,7 +26,7 @@ func (m *Manager) begin(ctx context.Context, req request.Request) (in input, err
 	return in, err
 }
 
-// perform runs the op of a request to its end. An op that was undone is an error.
+// perform runs a request's op to its end. An undone op is an error.
 func (m *Manager) perform(ctx context.Context, req request.Request) (input, op.Status, error) {
 	in, err := m.begin(ctx, req)
 	if err != nil {
@@ -36,11 +36,10 @@ func (m *Manager) perform(ctx context.Context, req request.Request) (input, op.S
 	return in, st, err
 }
 
-// decided returns an input in the form of Request.Decide.
 func decided(in input, err error) (request.Input, error) { return &in, err }
 
-// firstSteps are the steps, by kind, that check whether the op may begin. For a root volume they
-// include all steps before the commit point, which are quick.
+// firstSteps are the steps, by kind, that check whether the op may begin; for a root volume all
+// steps before the commit point, which are quick.
 var firstSteps = map[string][]string{
 	kindAttach:     {stepNameReserve},
 	kindDetach:     {stepNameBegin},

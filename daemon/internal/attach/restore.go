@@ -15,10 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// restoreEvery is the interval between checks of the pending unplugs without an event.
 const restoreEvery = time.Minute
 
-// Run restores, until ctx ends, the disks that guests released after the detach was given up.
+// Run returns, until ctx ends, the disks to guests that released them after the end of the detach.
 func (m *Manager) Run(ctx context.Context) error {
 	events := m.env.HV.Events(ctx)
 	tick := time.NewTicker(restoreEvery)
@@ -43,7 +42,6 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// restoreUnplugged submits an op for each pending unplug if the guest has released the disk.
 func (m *Manager) restoreUnplugged(ctx context.Context) {
 	pending := m.env.Unplugs
 	for _, l := range pending.list() {

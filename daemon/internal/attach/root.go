@@ -14,10 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A root volume is attached and detached only while its instance is off. While its slot is empty, a
-// guard prevents starts.
+// A root volume is attached and detached only while its instance is off. A guard prevents starts
+// while its slot is empty.
 
-// rootChange is a change of a root slot, as its refusal describes it.
+// rootChange is a change of a root slot, for its refusal.
 type rootChange struct {
 	code    api.Code
 	verdict string // formatted with the volume and the instance
@@ -32,7 +32,7 @@ func (in *input) cannot(what rootChange) string {
 	return fmt.Sprintf(what.verdict, in.VolumeName, in.InstanceName)
 }
 
-// off refuses a change of the root slot of an instance that is not off.
+// off refuses a root's change of an instance that is not off.
 func (in *input) off(what rootChange, dom *hv.Domain) error {
 	switch {
 	case dom == nil:
@@ -50,7 +50,7 @@ func (in *input) off(what rootChange, dom *hv.Domain) error {
 	return api.Errorf(what.code, "%s: it is %s; stop it first", in.cannot(what), dom.State).With("state", dom.State)
 }
 
-// onShelf refuses a change of a shelved instance's root slot: before the offload the slot does not
+// onShelf refuses a root's change of a shelved instance: before the offload the slot does not
 // change, and afterwards the registry changes it.
 func (in *input) onShelf(what rootChange, inst api.Instance) error {
 	if inst.State != api.InstanceShelved && inst.State != api.InstanceShelvedOffloaded {
@@ -59,7 +59,7 @@ func (in *input) onShelf(what rootChange, inst api.Instance) error {
 	return api.Errorf(what.code, "%s: it is %s; `%s` first", in.cannot(what), inst.State, api.ShellLine("volferryctl", "instance", "unshelve", inst.Name)).With("state", inst.State)
 }
 
-// checkLocked refuses a locked instance. Verdict begins the error, as in "cannot attach volume x".
+// checkLocked refuses a locked instance. verdict begins the error, as in "cannot attach volume x".
 func checkLocked(verdict string, inst api.Instance) error {
 	switch {
 	case !inst.Locked:
@@ -71,15 +71,15 @@ func checkLocked(verdict string, inst api.Instance) error {
 	return api.Errorf(api.CodeInstanceLocked, "%s: instance %s is locked (%s); `%s` if that is over", verdict, inst.Name, inst.LockReason, api.ShellLine("volferryctl", "instance", "unlock", inst.Name))
 }
 
-// freshen reports this host's present state before a root operation: the registry's rules want a
-// stopped instance, and the instance may just have stopped.
+// freshen reports this host's state before a root operation: the registry requires a stopped
+// instance, which may just have stopped.
 func (e *env) freshen(ctx context.Context, in *input) {
 	if in.Root {
 		e.Report(ctx)
 	}
 }
 
-// chooseRoot makes the attach one of the root slot, which must be empty.
+// chooseRoot chooses the root slot, which must be empty.
 func (e *env) chooseRoot(ctx context.Context, in *input, device string, dom *hv.Domain, inst api.Instance) error {
 	if err := cmp.Or(in.onShelf(rootAttach, inst), in.off(rootAttach, dom)); err != nil {
 		return err
@@ -114,7 +114,6 @@ func (e *env) chooseRoot(ctx context.Context, in *input, device string, dom *hv.
 	return nil
 }
 
-// volumeName returns the name of a volume, or its id if the name is unknown.
 func (e *env) volumeName(ctx context.Context, id string) string {
 	vol, err := e.Registry.Volume(ctx, id)
 	if err != nil {
@@ -123,7 +122,7 @@ func (e *env) volumeName(ctx context.Context, id string) string {
 	return vol.Name
 }
 
-// placeFree refuses an address in the guest that another disk uses now.
+// placeFree refuses a guest's address that another disk uses.
 func (in *input) placeFree(dom *hv.Domain, was *hv.Disk) error {
 	i := slices.IndexFunc(dom.Config, func(d hv.Disk) bool { return d.SamePlace(was) })
 	if i < 0 {

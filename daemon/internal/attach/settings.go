@@ -7,12 +7,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A data volume that returns to an instance gets its earlier disk, with all settings of its owner:
-// limits, cache, queues, threads, error policies, names. It gets its earlier device if that is free
-// and the request names no other.
+// A data volume that returns to an instance gets its earlier disk, with its owner's settings:
+// limits, cache, queues, threads, error policies, names. It gets its earlier device if that is
+// free and no other is requested.
 
-// chooseSlot chooses the device of a data volume, and finds the recorded disk of its slot. Root is
-// as in chooseDevice.
+// chooseSlot chooses a data volume's device and its slot's recorded disk. root is as in
+// chooseDevice.
 func (e *env) chooseSlot(in *input, asked api.VolumeAttach, dom *hv.Domain, inst api.Instance, root *hv.Disk) (err error) {
 	was := inst.Detached(in.VolumeID)
 	if asked.DefaultSettings {
@@ -28,7 +28,7 @@ func (e *env) chooseSlot(in *input, asked api.VolumeAttach, dom *hv.Domain, inst
 	case asked.DefaultSettings:
 		return nil
 	case was == nil && s != nil:
-		in.Slot = s.Slot // another volume's disk was in this slot, and its boot order stays
+		in.Slot = s.Slot // this slot had another volume's disk, and its boot order stays
 		return nil
 	case was == nil:
 		return nil
@@ -41,14 +41,13 @@ func (e *env) chooseSlot(in *input, asked api.VolumeAttach, dom *hv.Domain, inst
 	return e.comesBackWhole(in)
 }
 
-// freeAgain reports whether a data volume can have its earlier device again.
 func freeAgain(device string, dom *hv.Domain, inst api.Instance, root *hv.Disk) bool {
 	s := slot(device, inst)
 	return len(device) > len("vd") && !taken(device, dom) && (root == nil || !bootsBefore(device, root)) &&
 		(s == nil || (s.VolumeID == nil && s.Note == "" && !api.IsRoot(s.BootIndex)))
 }
 
-// comesBackWhole refuses to define the earlier disk again if a part of it would be missing.
+// comesBackWhole refuses to define the earlier disk without a part of it.
 func (e *env) comesBackWhole(in *input) error {
 	was, err := e.slotDisk(in)
 	if err != nil {

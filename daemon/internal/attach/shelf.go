@@ -11,12 +11,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// An instance from the shelf has its attachments already. Their locations need the checks of an
-// attach.
+// An instance from the shelf has attachments with locations that need the checks of an attach.
 
-// Connect prepares the location of an attachment for a future domain of this host, after checks of
-// pool, image, size and users. It returns the chain, top first. Errors are typed for the runner. It
-// may be repeated.
+// Connect prepares an attachment's location for a future domain of this host, after checks of
+// pool, image, size and users. It returns the chain, top first. Errors are typed for the runner.
+// It may be repeated.
 func (m *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
 	connect := connectSteps{m.env}
 	if err := connect.connectDevice(ctx, onShelf(vol, att)); err != nil {
@@ -36,18 +35,18 @@ func (m *Manager) Chain(ctx context.Context, vol api.Volume, att api.Attachment)
 	return in.chain(), err
 }
 
-// CheckLocation refuses a location from the registry that no volume of this host may have. Verdict
-// begins the error, as in "cannot wake instance x". Errors are typed for the runner.
+// CheckLocation refuses a registry's location that no volume of this host may have. verdict begins
+// the error, as in "cannot wake instance x". Errors are typed for the runner.
 func (m *Manager) CheckLocation(ctx context.Context, l api.Location, verdict string) error {
 	return request.HV(m.env.rules.CheckLocation(ctx, m.env.HV, l, verdict))
 }
 
-// CheckImages refuses an image of a location, or a base image, if its path is no image any more or
-// is in a forbidden place, for example because it has become a link. A missing file is not refused.
+// CheckImages refuses an image of a location, or a base image, at a path that is no longer an
+// image or is in a forbidden place, as after it has become a link. It accepts a missing file.
 func (m *Manager) CheckImages(l api.Location) error { return request.HV(m.env.rules.CheckImages(l)) }
 
-// Disconnect ends the use of the location on this host, unless a domain or another attachment needs
-// it. The instance's process must not have it open, whatever libvirt reports.
+// Disconnect ends the use of the location on this host, unless a domain or another attachment
+// needs it. The instance's process must not have it open, whatever libvirt reports.
 func (m *Manager) Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error {
 	in := onShelf(vol, att)
 	if _, err := m.env.sure(ctx, in); err != nil {

@@ -13,19 +13,18 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// remembered is the disk's definition before the detach, for an exact restore; empty where there
-// was no disk.
+// remembered is the disk's definition before the detach, for an exact restore; empty without a
+// disk.
 type remembered struct {
 	Config string `json:"config,omitempty"`
 	Live   string `json:"live,omitempty"`
-	// SerialOfVolume reports that the disk's serial was its volume's id.
+	// SerialOfVolume: the disk's serial was its volume's id.
 	SerialOfVolume bool `json:"serial_of_volume,omitempty"`
 }
 
-// keptSlots returns the recorded disks, in the hypervisor's form, of the instance's other empty
-// slots, for later volumes to take over. A slot with a queued release is empty before the registry
-// knows it. Queued releases are read first: if one is carried out between the two reads, the
-// registry has it.
+// keptSlots returns the recorded disks of the instance's other empty slots, for later volumes. A
+// slot with a queued release is empty before the registry knows it. Queued releases are read
+// first: if one is carried out between the reads, the registry has it.
 func (e *env) keptSlots(ctx context.Context, in *input) ([]string, error) {
 	var kept []string
 	for _, gone := range e.queued() {
@@ -46,13 +45,12 @@ func (e *env) keptSlots(ctx context.Context, in *input) ([]string, error) {
 	return kept, nil
 }
 
-// slotDisk returns the recorded disk of a root volume's slot, nil if none is recorded.
+// slotDisk returns the recorded disk of a root volume's slot, or nil.
 func (e *env) slotDisk(in *input) (*hv.Disk, error) {
 	return e.diskOf(in.Slot, in.Device, in.InstanceName)
 }
 
-// rootAway returns the recorded disk of an instance's empty root slot; nil if the slot has a volume
-// or no record.
+// rootAway returns the recorded disk of an instance's empty root slot, or nil.
 func (e *env) rootAway(inst api.Instance) (*hv.Disk, error) {
 	s := inst.RootSlot()
 	if s == nil || s.VolumeID != nil {
@@ -72,8 +70,7 @@ func (e *env) diskOf(slot *api.SlotDefinition, device, instanceName string) (*hv
 	return &d, nil
 }
 
-// slotKept returns the record of the detached disk: its definition before the detach, or the record
-// from before its attach.
+// slotKept returns the record of the detached disk, from before the detach or before its attach.
 func (in *input) slotKept(r *op.Run) (*api.SlotDefinition, error) {
 	var kept remembered
 	if _, err := r.Output(stepNameRemember, &kept); err != nil || cmp.Or(kept.Config, kept.Live) == "" {
@@ -82,7 +79,7 @@ func (in *input) slotKept(r *op.Run) (*api.SlotDefinition, error) {
 	return &api.SlotDefinition{Disk: cmp.Or(kept.Config, kept.Live), SerialOfVolume: kept.SerialOfVolume}, nil
 }
 
-// serialOf returns the disk's required serial: the volume's id, or the recorded disk's own serial.
+// serialOf returns the disk's required serial: the volume's id, or the recorded disk's serial.
 func serialOf(in *input, was *hv.Disk) string {
 	if was == nil || in.Slot.SerialOfVolume {
 		return in.VolumeID

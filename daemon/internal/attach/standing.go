@@ -13,13 +13,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// stands makes an op wait for the operator because another program has changed its disk. The error
-// has the commands that end the op. ToBe is whether the disk must be present or absent.
+// stands makes an op wait for the operator because another program has changed its disk, with the
+// commands that end the op. toBe is whether the disk must be present or absent.
 func (in *input) stands(v *view, toBe place) error {
 	return op.UnknownOutcome(in.withCommands(in.changed(v), in.mend(v, toBe)))
 }
 
-// withCommands adds to an error the repair commands and the command that continues the op.
 func (in *input) withCommands(err *api.Error, mend []string) *api.Error {
 	if len(mend) > 0 {
 		err.Message += "; put that right (`" + strings.Join(mend, "`, `") + "`)"
@@ -30,8 +29,8 @@ func (in *input) withCommands(err *api.Error, mend []string) *api.Error {
 	return err
 }
 
-// again returns the command that continues the op. A detach has the attachment's state in From, an
-// attach has not.
+// again returns the command that continues the op. Only a detach has the attachment's state in
+// From.
 func (in *input) again() string {
 	if in.From == "" {
 		return api.AttachLine(in.VolumeName, in.InstanceName, in.Device, in.Root, in.Mode)
@@ -39,8 +38,7 @@ func (in *input) again() string {
 	return api.ShellLine("volferryctl", "volume", "detach", in.VolumeName, in.InstanceName)
 }
 
-// mend returns, in order, the commands that undo another program's change of the disk; nil if they
-// are not known.
+// mend returns the commands that undo another program's change of the disk, or nil.
 func (in *input) mend(v *view, toBe place) (commands []string) {
 	if v.dom == nil {
 		return nil

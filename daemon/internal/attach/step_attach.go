@@ -52,7 +52,7 @@ func (e attachSteps) stepAttachConfig() op.Step {
 		if err := e.seenWithout(ctx, in); err != nil || !in.Root {
 			return err
 		}
-		return e.takeBack(ctx, in, false) // there is no live step that would
+		return e.takeBack(ctx, in, false) // no live step would
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		v, err := e.look(ctx, in)
@@ -84,7 +84,7 @@ func (e attachSteps) define(ctx context.Context, in *input, dom *hv.Domain, disk
 }
 
 // namedNote is written before the definition gets the disk: from then on the guest, and its saved
-// state, may have the disk.
+// state, may have it.
 type namedNote struct {
 	Named bool `json:"named"`
 }
@@ -98,7 +98,7 @@ func (e attachSteps) seenWithout(ctx context.Context, in *input) error {
 	return err
 }
 
-// disk returns the disk of the attachment. A root volume, and a returning volume, gets the recorded
+// disk returns the attachment's disk. A root volume, and a returning volume, gets the recorded
 // disk.
 func (in *input) disk() hv.DiskSpec {
 	spec := diskspec.New(in.VolumeID, in.DiskAttachment, in.Shareable, in.chain(), in.Slot)
@@ -111,7 +111,6 @@ func (in *input) disk() hv.DiskSpec {
 	return spec
 }
 
-// mayAttach refuses a domain that cannot take the disk now.
 func (in *input) mayAttach(v *view) error {
 	switch {
 	case v.dom == nil:
@@ -132,7 +131,6 @@ func (in *input) deviceTaken() error {
 	return api.Errorf(api.CodeConflict, "cannot attach volume %s: device %s of instance %s, or its address, was taken meanwhile; try again", in.VolumeName, in.Device, in.InstanceName)
 }
 
-// attachError gives the error of an attach its type.
 func (in *input) attachError(err error) error {
 	switch {
 	case errors.Is(err, hv.ErrExists):
@@ -146,7 +144,7 @@ func (in *input) attachError(err error) error {
 	return request.HV(err)
 }
 
-// plugNote is written before the hotplug: states saved after that may have the disk. It is written
+// plugNote is written before the hotplug: later saved states may have the disk. It is written
 // again with Seen once the guest was seen with the disk: later saved states have it.
 type plugNote struct {
 	Plugged bool `json:"plugged"`
@@ -240,7 +238,7 @@ func (e attachSteps) takeBack(ctx context.Context, in *input, plugged bool) erro
 		return err
 	case v.saved && plugged:
 		return op.WaitFor(waitGuest, in.notSaved(v))
-	case v.live != absent: // it was started since
+	case v.live != absent: // it was started
 		return op.Retry(request.BusyDelay, in.changed(v))
 	}
 	return nil

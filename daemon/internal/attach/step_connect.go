@@ -49,7 +49,7 @@ func (e connectSteps) stepDisconnect() op.Step {
 
 // disconnect disconnects the location unless a domain of this host names it, or the registry has
 // another attachment of it here. Ops of one volume run one after the other, so of two that end
-// together the second is the last. NotStored is called if writes may be lost. The location is
+// together the second is the last. notStored is called if writes may be lost. The location is
 // disconnected even then: no guest has it, and no later flush would report the loss.
 func (e connectSteps) disconnect(ctx context.Context, in *input, notStored func(in *input, why error)) error {
 	users, err := e.users(ctx, in.Location.Path)
@@ -59,7 +59,7 @@ func (e connectSteps) disconnect(ctx context.Context, in *input, notStored func(
 	others, err := e.Registry.Attachments(ctx, in.VolumeID, "")
 	switch {
 	case request.Away(err):
-		// A flush more does no harm, and no domain names the image.
+		// Another flush does no harm, and no domain names the image.
 	case err != nil && !request.Lost(err):
 		return err
 	}
@@ -72,7 +72,7 @@ func (e connectSteps) disconnect(ctx context.Context, in *input, notStored func(
 	}
 	err = e.Images.Disconnect(ctx, in.Location.Path)
 	_, lost := errors.AsType[*image.NotStoredError](err)
-	if lost || api.CodeOf(err) == api.CodePermissionDenied { // a link at the image's path is not followed, so nothing was flushed
+	if lost || api.CodeOf(err) == api.CodePermissionDenied { // a link at the path is not followed, so nothing was flushed
 		notStored(in, err)
 	} else if err != nil {
 		return err

@@ -16,11 +16,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// beginNote has the findings of stepBegin.
 type beginNote struct {
-	// From is the attachment's state before the step.
+	// From is the attachment's earlier state.
 	From api.AttachmentState `json:"from,omitempty"`
-	// Skipped reports that the registry did not answer, or that the state was to be ignored.
+	// Skipped: the registry was silent, or the state was to be ignored.
 	Skipped bool `json:"skipped,omitempty"`
 }
 
@@ -76,8 +75,8 @@ func (e detachSteps) stepBegin() op.Step {
 	return step(stepNameBegin, do, undo, observe)
 }
 
-// beginsFrom are the states that permit a detach. An attachment in another state was left by an
-// ended op, and nothing is reported before its release.
+// beginsFrom are the states that permit a detach. An ended op left an attachment in another state,
+// and nothing is reported before its release.
 var beginsFrom = []api.AttachmentState{api.AttachmentAttached, api.AttachmentError}
 
 // giveUp reports to the registry that the instance keeps the volume. It also corrects a detaching
@@ -105,9 +104,9 @@ func (e detachSteps) giveUp(ctx context.Context, r *op.Run, in *input) error {
 	return err
 }
 
-// notMoving refuses a volume that a migration of this host moves, according to the journal. It also
-// refuses any volume of an instance that, by its guard, is saved while another volume moves: the
-// restore needs the disk. The registry has that instance locked, but may not answer.
+// notMoving refuses a volume that a migration of this host moves, by the journal. It also refuses
+// any volume of an instance that, by its guard, is saved while another volume moves: the restore
+// needs the disk, and the registry, which has the instance locked, may be silent.
 func (e *env) notMoving(ctx context.Context, in *input) error {
 	guards, err := e.Guards.Of(in.InstanceID)
 	if err != nil {
@@ -180,7 +179,7 @@ func (e detachSteps) stepRemember() op.Step {
 	return step(stepNameRemember, do, nil, nil)
 }
 
-// comesBack refuses a LUKS disk: it could not be attached again, because its secret is not kept.
+// comesBack refuses a LUKS disk: its secret is not kept, so it could not be attached again.
 func (in *input) comesBack(dom *hv.Domain) error {
 	if dom == nil {
 		return nil
@@ -211,7 +210,7 @@ func (e detachSteps) comesBackAs(in *input, definition string) error {
 	return in.comesBack(&hv.Domain{Config: []hv.Disk{d}})
 }
 
-// volatile is request.HV for an object that existed a moment ago: the step looks again.
+// volatile is request.HV for an object that just existed: the step looks again.
 func volatile(err error) error {
 	if errors.Is(err, hv.ErrNotFound) || errors.Is(err, hv.ErrNotActive) {
 		return op.Retry(request.BusyDelay, err)
@@ -236,7 +235,7 @@ func (e detachSteps) stepDetachConfig() op.Step {
 		if err := e.putBack(ctx, r, in, hv.Config); err != nil {
 			return err
 		}
-		return e.putBack(ctx, r, in, hv.Live) // a guest that has restarted since the undo of stepDetachLive is without the disk
+		return e.putBack(ctx, r, in, hv.Live) // a guest that has restarted since the undo of stepDetachLive lacks the disk
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		v, err := e.look(ctx, in)
@@ -262,7 +261,7 @@ func (e detachSteps) putBack(ctx context.Context, r *op.Run, in *input, where hv
 	if where == hv.Live {
 		def, is, needed = kept.Live, v.live, v.active
 		if def == "" && needed {
-			def = kept.Config // the guest was off at the record, and was started with it since
+			def = kept.Config // the guest was off at the record, and has started since
 		}
 	}
 	switch {

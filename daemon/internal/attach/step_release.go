@@ -15,12 +15,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// released is the result of a release: the note and the output of the step.
+// released is a release's note and output.
 type released struct {
-	// Queued reports that the registry did not answer. A separate op informs it, without blocking
-	// other ops.
+	// Queued: the registry was silent. A separate op informs it, without blocking other ops.
 	Queued bool `json:"queued,omitempty"`
-	// Lost reports that the attachment is not this host's any more.
+	// Lost: the attachment is no longer this host's.
 	Lost bool `json:"lost,omitempty"`
 }
 
@@ -75,8 +74,8 @@ func (e releaseSteps) stepRelease() op.Step {
 	return step(stepNameRelease, do, nil, observe)
 }
 
-// overlooks reports whether the attachment's state is ignored: because of Force, or because the
-// registry was not informed of the detach.
+// overlooks reports whether the attachment's state is ignored, by Force or because the registry
+// was not informed of the detach.
 func overlooks(r *op.Run, in *input) (bool, error) {
 	var note beginNote
 	_, err := r.Noted(stepNameBegin, &note)
@@ -106,13 +105,13 @@ func (e releaseSteps) queueRelease(ctx context.Context, r *op.Run, in *input, fo
 	return r.Note(ctx, released{Queued: true})
 }
 
-// lateID returns the id of an op's queued release. It is the same after a crash, so that the
-// release is not queued twice.
+// lateID returns the id of an op's queued release. It is the same after a crash, so the release is
+// queued once.
 func lateID(opID string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("release of "+opID)).String()
 }
 
-// stepReleaseLate releases the volume when the registry answers again. A refusal then waits for an
+// stepReleaseLate releases the volume when the registry answers. A refusal then waits for an
 // operator: the detach cannot be undone.
 func (e releaseSteps) stepReleaseLate() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
@@ -160,7 +159,6 @@ func (e releaseSteps) stepAbsent() op.Step {
 	return step(stepNameAbsent, do, nil, nil)
 }
 
-// stillThere refuses to end an attachment if the instance has its disk, or may have it.
 func (in *input) stillThere(v *view) error {
 	if v.live == absent && v.config == absent {
 		if err := in.onItsImage("cannot delete attachment "+in.AttachmentID, v); err != nil {

@@ -49,7 +49,7 @@ func (e reserveSteps) stepReserve() op.Step {
 }
 
 // seenGone verifies that no domain has the disk before its volume is released. A guest started
-// while the definition had the disk has it, and must release it.
+// while the definition had the disk must release it.
 //
 // A guest saved since the definition got the disk may have been started with it: its disks are
 // known when it is restored, or its saved state removed.

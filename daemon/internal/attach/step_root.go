@@ -98,13 +98,13 @@ func (e rootSteps) stepVerifyRoot() op.Step {
 		if err := in.asInSlot(v, was); err != nil || !v.active {
 			return err
 		}
-		// On a host without the hook it may have been started since, with its root.
+		// On a host without the hook it may have been started with its root.
 		return in.isWanted(v.liveDisk, "the running guest", serialOf(in, was))
 	}
 	return step(stepNameVerify, do, nil, nil)
 }
 
-// asInSlot returns an error unless the definition has the wanted disk, which appears to the guest
+// asInSlot returns an error unless the definition has the wanted disk, which looks to the guest
 // like the previous one.
 func (in *input) asInSlot(v *view, was *hv.Disk) error {
 	d := v.configDisk

@@ -14,22 +14,20 @@ import (
 )
 
 const (
-	// askEvery is the interval between requests to a guest: a booting guest may ignore the first
-	// request.
+	// askEvery is the interval of requests to a guest: a booting guest may ignore the first.
 	askEvery = 5 * time.Second
-	// lookEvery is the interval between reads of the domain without an event.
+	// lookEvery is the interval of reads without an event.
 	lookEvery = time.Second
 )
 
-// unplug asks the running guest to release the disk, and waits until libvirt shows the release or
-// that the guest is off. After the timeout it returns instance_busy; the guest may still release
-// the disk later. A paused guest is asked only once it runs: before, it might answer when no op
-// waits.
+// unplug asks the running guest to release the disk, and waits until libvirt shows that, or that
+// the guest is off. After the timeout it returns instance_busy; the guest may still release the
+// disk. A paused guest is asked once it runs: otherwise it might answer when no op waits.
 func (e *env) unplug(ctx context.Context, in *input) error {
 	return e.unplugAfter(ctx, in, func(*view) error { return nil })
 }
 
-// unplugAfter is unplug, but calls asking before the first request to a process; if asking fails
+// unplugAfter is unplug, and calls asking before the first request to a process; after its error
 // there is no request.
 func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) error) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -76,13 +74,13 @@ func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) err
 	}
 }
 
-// answers reports whether the domain can release the disk now. If paused it can only on a bus from
-// where the hypervisor removes disks alone.
+// answers reports whether the domain can release the disk now. A paused domain can on a bus where
+// the hypervisor alone removes disks.
 func answers(v *view) bool {
 	return v.dom.State == hv.StateRunning || (v.dom.State == hv.StatePaused && v.liveDisk.Bus == "scsi")
 }
 
-// ask sends one request. A refusal is not final: the next request may succeed.
+// ask sends one request. After a refusal the next request may succeed.
 func (e *env) ask(ctx context.Context, in *input) (refusal, err error) {
 	err = e.HV.DetachDisk(ctx, in.InstanceID, hv.Live, in.Device)
 	switch {
@@ -96,7 +94,6 @@ func (e *env) ask(ctx context.Context, in *input) (refusal, err error) {
 	return err, nil
 }
 
-// keeps returns the error for a guest that did not release the disk.
 func (in *input) keeps(v *view, after time.Duration, refusal error) error {
 	why := "; a guest that boots, or that has the disk in use, may not answer: unmount it there and detach again, or stop the instance first"
 	switch {

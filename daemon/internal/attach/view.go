@@ -16,29 +16,28 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// place is how the disks of a domain use the image of an attachment.
+// place is a domain's use of an attachment's image.
 type place string
 
-// The places. Odd is a use that no step creates, and that steps do not touch: the image at another
-// target, under another image, in two disks, or in a block job.
+// The places. Odd is a use that no step creates or touches: the image at another target, under
+// another image, in two disks, or in a block job.
 const (
 	absent   place = "absent"
 	attached place = "attached"
 	odd      place = "in use in another way"
 )
 
-// view is libvirt's state of an attachment's disk at one moment.
+// view is libvirt's view of an attachment's disk at one moment.
 type view struct {
-	// dom is nil if libvirt has no such domain.
+	// dom is nil without a domain.
 	dom    *hv.Domain
 	active bool
-	// saved reports that the next start restores a state with its old disks.
+	// saved: the next start restores a state with its old disks.
 	saved        bool
 	live, config place // live is valid only if active
 	liveDisk     *hv.Disk
 	configDisk   *hv.Disk
-	// displaced is the attachment's disk on another image than the volume's (see displacedIn), nil
-	// if there is none.
+	// displaced is the attachment's disk on another image (displacedIn), or nil.
 	displaced *hv.Disk
 }
 
@@ -66,7 +65,6 @@ func look(ctx context.Context, h Hypervisor, in *input) (*view, error) {
 	return v, err
 }
 
-// placeIn returns how disks use the image of the attachment, and the disk at its target.
 func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk, error) {
 	var at *hv.Disk
 	named, whole := 0, false
@@ -101,8 +99,7 @@ func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk, error) {
 
 // displacedIn returns the attachment's disk if it is on another image than the volume's: a disk at
 // the attachment's device, or with the volume's id as serial. Definitions from before a move look
-// like that. Then the absence of the volume's image proves nothing: the guest may have the old
-// image.
+// so. Then the absence of the volume's image proves nothing: the guest may have the old image.
 func (in *input) displacedIn(disks []hv.Disk) (*hv.Disk, error) {
 	image := location.PlaceOf(in.Location.Path)
 	for i := range disks {
@@ -122,8 +119,8 @@ func (in *input) displacedIn(disks []hv.Disk) (*hv.Disk, error) {
 	return nil, nil
 }
 
-// onItsImage refuses to end an attachment with its disk on another image. Verdict begins the error,
-// as in "cannot detach volume x".
+// onItsImage refuses to end an attachment with its disk on another image. verdict begins the
+// error, as in "cannot detach volume x".
 func (in *input) onItsImage(verdict string, v *view) error {
 	if v.displaced == nil {
 		return nil
@@ -138,7 +135,7 @@ func (in *input) cannotSee(d *hv.Disk, err error) error {
 	return fmt.Errorf("see whether disk %s of instance %s is %s: %w", d.Target, in.InstanceName, in.Location.Path, err)
 }
 
-// overItsBases reports whether a disk's definition has only base images of the volume below its
+// overItsBases reports whether a disk's definition has only the volume's base images below its
 // top.
 func (in *input) overItsBases(d *hv.Disk) bool {
 	bases := in.Location.Backing.Images()
@@ -158,7 +155,6 @@ func (v *view) gone() bool {
 	return v.live == absent && v.config == absent && !v.saved && v.displaced == nil
 }
 
-// isWanted refuses an attached disk that is not as requested.
 func (in *input) isWanted(d *hv.Disk, where, serial string) error {
 	if wrong := in.wanted(d, serial); wrong != "" {
 		return api.Errorf(api.CodeChainChanged, "disk %s of instance %s %s in %s", in.Device, in.InstanceName, wrong, where)
@@ -188,7 +184,6 @@ func (in *input) wanted(d *hv.Disk, serial string) string {
 	return ""
 }
 
-// changed returns the error for a disk that another program has changed.
 func (in *input) changed(v *view) *api.Error {
 	where := string(v.config) + " in the persistent definition"
 	if v.active {

@@ -7,13 +7,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// waitGuest is the wait for a guest that must release a disk.
 const waitGuest = "guest"
 
-// waits returns the attachments' own text for the thing that an op waits for.
+// waits describes the thing that an attachment's op waits for.
 func waits(st op.Status) string {
 	switch {
-	case st.Waiting == waitGuest, st.State == op.StateUndoing && st.Step == stepNameAttachLive: // the step may be asking once more right now
+	case st.Waiting == waitGuest, st.State == op.StateUndoing && st.Step == stepNameAttachLive: // the step may be asking once more
 		return "it cannot be and is undone, and the guest has to let go of the disk first"
 	case st.Waiting == request.WaitTurn:
 		return "another operation on the instance or the volume has to end first"

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// agreement bounds the wait for agreement: QEMU closes the image of a removed disk only after the
-// last write to it.
+// agreement bounds the wait for agreement: QEMU closes a removed disk's image only after its last
+// write.
 var agreement = witness.Retry{Poll: 50 * time.Millisecond, Bound: 30 * time.Second}
 
 // sure is look with a second witness: the kernel, or QEMU for an image at an address. libvirt may
@@ -50,5 +50,5 @@ func (in *input) disagree(open bool) *api.Error {
 		in.InstanceName, libvirt, in.VolumeName, kernel, in.Location.Path)
 }
 
-// look reads the domain. Its errors are typed for the runner.
+// look reads the domain, with errors typed for the runner.
 func (e *env) look(ctx context.Context, in *input) (*view, error) { return look(ctx, e.HV, in) }
