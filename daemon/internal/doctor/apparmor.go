@@ -12,21 +12,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// unprofiled are path prefixes that libvirt's virt-aa-helper makes no rule for: with an image or
-// save image there, a guest confined by AppArmor does not start, and no job begins.
+// unprofiled are path prefixes without a rule of libvirt's virt-aa-helper: with an image or save
+// image there, a guest confined by AppArmor does not start, and no job begins.
 var unprofiled = []string{
 	"/bin/", "/boot/", "/etc/", "/initrd", "/lib", "/lost+found/", "/proc/", "/sbin/", "/selinux/", "/sys/", "/usr/bin/", "/usr/lib",
 	"/usr/local/bin/", "/usr/local/etc/", "/usr/local/lib", "/usr/local/sbin/", "/usr/sbin/", "/usr/share/", "/vmlinuz",
 }
 
-// profiles finds directories with files that libvirt does not open to confined guests.
+// profiles finds directories that libvirt does not open to confined guests.
 func (d *Doctor) profiles(ctx context.Context) []api.Check {
 	out := []api.Check{}
 	places := d.places(ctx)
 	for _, p := range append(places, place{what: "the memory of saved guests in " + d.Cfg.SaveDir, dir: d.Cfg.SaveDir, status: "fail"}) {
 		dir, err := filepath.EvalSymlinks(p.dir)
 		if err != nil {
-			continue // another check reports that it is missing
+			continue // another check reports it
 		}
 		inside := func(prefix string) bool { return strings.HasPrefix(dir+"/", prefix) }
 		if !slices.ContainsFunc(unprofiled, inside) {

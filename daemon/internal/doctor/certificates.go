@@ -9,14 +9,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// renewals has the advice for renewing this host's certificates, by the names of their lifetimes.
 var renewals = map[string]string{
 	"host":      "make a new one at the registry (volferry-registry issue-cert host NAME --replace) and put it in place; nothing needs to be restarted",
 	"authority": "the registry gets a new authority in time: copy its ca.crt, and have this host's certificate issued anew",
 }
 
-// Certificates checks the expiry of this host's certificates: without them the registry does not
-// know the host.
+// Certificates checks the expiry of this host's certificates: the registry identifies the host by
+// them.
 func Certificates(c *config.Config) []api.Check {
 	var checks []api.Check
 	for _, l := range c.Lifetimes() {

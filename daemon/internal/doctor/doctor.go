@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor checks a host for faults that would stop a migration, and fixes some of them. Each
-// check has one file.
+// Package doctor checks a host for faults that would stop a migration, and fixes some of them.
+// Each check has a file.
 package doctor
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// Doctor checks this host for faults that would stop a migration.
+// Doctor checks this host.
 type Doctor struct {
 	Cfg     *config.Config
 	Rules   location.Rules
@@ -32,34 +32,33 @@ type Doctor struct {
 	Uplink  *uplink.Uplink
 	Client  registryClient
 	Storage image.Storage
-	// volume returns a volume from the registry.
+	// Volume returns a volume from the registry.
 	Volume func(ctx context.Context, id string) (api.Volume, error)
-	// open returns the open migrations of this host.
+	// Open returns this host's open migrations.
 	Open func(ctx context.Context) ([]api.Migration, error)
-	// unresumed returns the reasons why guests that a move has suspended stay paused because
-	// libvirt does not resume them, except the guests of this host's open migrations.
+	// Unresumed returns why libvirt does not resume guests that a move has suspended, except
+	// guests of this host's open migrations.
 	Unresumed func() []string
-	// ops returns the unfinished operations of this host.
+	// Ops returns this host's unfinished ops.
 	Ops func() []api.Op
-	// written returns the released sources of this host that may have data missing from their
-	// volumes.
+	// Written returns this host's released sources with data that their volumes may lack.
 	Written func(ctx context.Context) ([]api.ReleasedSource, error)
-	// released returns all released sources of this host.
+	// Released returns this host's released sources.
 	Released func(ctx context.Context) ([]api.ReleasedSource, error)
-	// contradictions returns the volumes about which the registry and this host's journal disagree.
+	// Contradictions returns the volumes that registry and journal have at different places.
 	Contradictions func(ctx context.Context) ([]which.Contradiction, error)
-	// tainted returns the guests of this host with domains that a move has tainted.
+	// Tainted returns this host's guests that a move has tainted.
 	Tainted func(ctx context.Context) ([]monitor.TaintedGuest, error)
-	// limited returns the write limits of guests that moves have not removed.
+	// Limited returns the guests' write limits that moves have left.
 	Limited func() []string
 
-	// probe asks each URL of a registry with several which registry answers there.
+	// Probe asks each of a registry's several URLs.
 	Probe func(ctx context.Context) []client.Endpoint
 
 	fixing sync.Mutex
 }
 
-// registryClient is the part of the registry's client that doctor uses.
+// registryClient is this package's part of the registry's client.
 type registryClient interface {
 	Version(ctx context.Context) (string, error)
 	ClockAhead() (time.Duration, bool)

@@ -24,11 +24,11 @@ import (
 )
 
 // Fixes makes the safe repairs, in order: the daemon's directories, the hook, libvirt's use of the
-// hook. It touches no guest, pool or setting, and nothing that is right.
+// hook. It touches no guest, pool or setting.
 func (d *Doctor) Fixes(ctx context.Context) []api.Fix {
 	d.fixing.Lock()
 	defer d.fixing.Unlock()
-	d.awaitLibvirt(ctx) // if libvirt does not answer, its faults are not fixed; the checks report that
+	d.awaitLibvirt(ctx) // the checks report a silent libvirt
 	out := []api.Fix{}
 	for _, dir := range d.Cfg.OwnDirs() {
 		out = append(out, fixMissing(dir)...)
@@ -39,7 +39,7 @@ func (d *Doctor) Fixes(ctx context.Context) []api.Fix {
 	return append(out, d.fixHookUnseen(ctx)...)
 }
 
-// fixed returns a Fix after its attempt. After is the new state, if it succeeded.
+// fixed returns a Fix after its attempt, with the new state after.
 func fixed(f api.Fix, after string, err error) []api.Fix {
 	f.Status, f.After = "fixed", after
 	if err != nil {
@@ -69,7 +69,8 @@ func chmod(name, dir string, from, to fs.FileMode) []api.Fix {
 	return fixed(fix, fmt.Sprintf("%s has mode %04o", dir, to), os.Chmod(dir, to))
 }
 
-// fixPassage opens the daemon's directories, but none above them, to QEMU's user for the overlays.
+// fixPassage opens the daemon's directories, but not their parents, to QEMU's user for the
+// overlays.
 func (d *Doctor) fixPassage(ctx context.Context) []api.Fix {
 	user, confined, err := hv.ConfinedUser(ctx, d.HV, "")
 	if err != nil || !confined {
@@ -90,7 +91,6 @@ func (d *Doctor) fixPassage(ctx context.Context) []api.Fix {
 	return out
 }
 
-// fixHook installs this version's hook, if there is none or an older one.
 func (d *Doctor) fixHook(ctx context.Context) []api.Fix {
 	err := d.Guards.Enforced()
 	if err == nil {
@@ -104,16 +104,16 @@ func (d *Doctor) fixHook(ctx context.Context) []api.Fix {
 	return fixed(fix, d.Cfg.LibvirtHook+" is installed", err)
 }
 
-// trialID is the domain of the trial. No domain has this id.
+// trialID is the trial's domain, which does not exist.
 const (
 	trialID    = "0d0c70f1-0000-4000-8000-766f6c666572"
 	trialOwner = "doctor"
 )
 
-// seenWithin bounds how long libvirt may take to look for hooks after a reload.
+// seenWithin bounds libvirt's look for hooks after a reload.
 const seenWithin = 20 * time.Second
 
-// fixHookUnseen reloads libvirt if it is not known to use this hook, and then tries the hook.
+// fixHookUnseen reloads a libvirt that is not known to use this hook, and tries the hook.
 func (d *Doctor) fixHookUnseen(ctx context.Context) []api.Fix {
 	if d.Guards.Enforced() != nil {
 		return nil
@@ -139,7 +139,6 @@ func (d *Doctor) fixHookUnseen(ctx context.Context) []api.Fix {
 	return fixed(fix, "the hook has refused the trial", err)
 }
 
-// tryHook tries the hook of a libvirt with an unknown process.
 func (d *Doctor) tryHook(ctx context.Context) []api.Fix {
 	if !d.HV.Up() {
 		return nil // libvirt has its own check
@@ -153,7 +152,7 @@ func (d *Doctor) tryHook(ctx context.Context) []api.Fix {
 
 var errNotAsked = errors.New("libvirt has not asked the hook; restart it (systemctl restart libvirtd, or virtqemud): guests are not touched by that")
 
-// trial returns nil once the hook has refused the start of a guarded domain.
+// trial returns nil if the hook refuses the start of a guarded domain.
 func (d *Doctor) trial(ctx context.Context, within time.Duration) error {
 	if err := d.Guards.Set(trialID, trialOwner, "volferryctl doctor tries the hook"); err != nil {
 		return err

@@ -13,11 +13,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// helperTimeout bounds a helper's answer, including its start by systemd.
+// helperTimeout includes a helper's start by systemd.
 const helperTimeout = 5 * time.Second
 
-// Helpers asks each helper program, which does what the daemon's unit forbids, whether it answers.
-// The helpers for QEMU programs run once per image and are not asked.
+// Helpers checks that each helper program answers. The helpers for QEMU programs run once per
+// image and are not asked.
 func Helpers(ctx context.Context) []api.Check {
 	const name = "helpers"
 	var out []api.Check

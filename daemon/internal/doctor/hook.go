@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hook checks that libvirt runs the hook before it starts an instance: the hook is installed, and
-// libvirt has looked for hooks since.
+// hook checks that the hook is installed, and that libvirt has looked for hooks since.
 func (d *Doctor) hook(ctx context.Context) api.Check {
 	const name = "hook"
 	err := d.Guards.Enforced()
@@ -48,17 +47,17 @@ func (d *Doctor) hook(ctx context.Context) api.Check {
 	}
 }
 
-// libvirtProcess returns libvirt's process, nil if it was not found.
+// libvirtProcess returns libvirt's process, or nil.
 func (d *Doctor) libvirtProcess(ctx context.Context) *hv.DaemonProcess {
 	about, err := d.HV.About(ctx)
 	if err != nil {
-		return nil // libvirt has its own check
+		return nil
 	}
 	return about.Process
 }
 
-// WatchHook records each libvirt process that connects while the hook is installed: that process
-// will also run a newer hook.
+// WatchHook records each libvirt process that connects while the hook is installed: it will also
+// run a newer hook.
 func (d *Doctor) WatchHook(ctx context.Context) error {
 	for e := range d.HV.Events(ctx) {
 		if e.Kind != hv.EventConnected || d.Guards.Enforced() != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// HookProof records that a process of libvirt runs hooks; it is valid while that process runs.
+// HookProof proves that a process of libvirt runs hooks, while that process runs.
 type HookProof struct {
 	guards *guard.Dir
 	path   string
@@ -22,7 +22,6 @@ type HookProof struct {
 	mu sync.Mutex
 }
 
-// hookProofRecord is the content of a HookProof's file.
 type hookProofRecord struct {
 	Process string `json:"process"`
 	Why     string `json:"why"`
@@ -33,7 +32,7 @@ func NewHookProof(stateDir string, guards *guard.Dir) *HookProof {
 	return &HookProof{guards: guards, path: filepath.Join(stateDir, "hook-proof.json")}
 }
 
-// of reports whether this libvirt process runs hooks, with the proof.
+// of reports whether this libvirt process runs hooks, and why.
 func (p *HookProof) of(process *hv.DaemonProcess) (why string, proven bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,12 +45,11 @@ func (p *HookProof) of(process *hv.DaemonProcess) (why string, proven bool) {
 		return "", false
 	}
 	why = "it was there before " + process.Name + " started"
-	// A proof that could not be stored is found again while the hook is unchanged.
+	// A lost proof is found again while the hook is unchanged.
 	_ = p.write(hookProofRecord{Process: process.ID, Why: why})
 	return why, true
 }
 
-// keep records that this libvirt process was seen to run hooks.
 func (p *HookProof) keep(process *hv.DaemonProcess) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Lost reports the disks that a fence took but that domains still name; such domains stay guarded.
+// Lost reports disks that a fence took and that domains, which stay guarded, still name.
 func (d *Doctor) Lost() []api.Check {
 	out := []api.Check{}
 	for _, l := range d.Uplink.Lost() {
@@ -24,7 +24,7 @@ func (d *Doctor) Lost() []api.Check {
 }
 
 // moves checks that no migration of this host has stopped or has a stuck guest, and that no other
-// program has changed a moving disk.
+// program changed a moving disk.
 func (d *Doctor) moves(ctx context.Context) []api.Check {
 	open, err := d.Open(ctx)
 	if err != nil {
@@ -40,7 +40,6 @@ func (d *Doctor) moves(ctx context.Context) []api.Check {
 	return out
 }
 
-// notes reports the changed instances.
 func (d *Doctor) notes() []api.Check {
 	out := []api.Check{}
 	for _, n := range d.Uplink.Notes() {

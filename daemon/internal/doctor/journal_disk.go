@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sharedDisk warns of a filesystem that guests can fill and that the journal needs.
+// sharedDisk warns if guests can fill the journal's filesystem.
 func (d *Doctor) sharedDisk() api.Check {
 	key, dir, err := sharesJournalDisk(d.Cfg)
 	switch {
@@ -32,11 +32,11 @@ func (d *Doctor) sharedDisk() api.Check {
 	}
 }
 
-// ShortOfRoom warns in the status that guests are about to fill the journal's filesystem.
+// ShortOfRoom warns in the status if guests are about to fill the journal's filesystem.
 func (d *Doctor) ShortOfRoom() []api.Check {
 	key, dir, err := sharesJournalDisk(d.Cfg)
 	if err != nil || key == "" {
-		return nil // the error has its own check in doctor
+		return nil // doctor's check has the error
 	}
 	free, err := d.Storage.FreeBytes(dir)
 	if err != nil || free >= d.Cfg.OverlayMinFreeBytes {
@@ -53,11 +53,10 @@ func (d *Doctor) ShortOfRoom() []api.Check {
 	}}
 }
 
-// journalDisk is the name of the checks of the journal's filesystem.
 const journalDisk = "journal disk"
 
-// sharesJournalDisk returns the setting, with its directory, that lets guests fill the journal's
-// filesystem; "" if there is none.
+// sharesJournalDisk returns the setting, and its directory, that lets guests fill the journal's
+// filesystem, or "".
 func sharesJournalDisk(c *config.Config) (key, dir string, err error) {
 	state, err := filesystemOf(c.StateDir)
 	if err != nil {

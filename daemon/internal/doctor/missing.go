@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// missing checks that the images of the volumes attached on this host exist, and that no other
-// device has the path of one. It leaves unreadable images to reach. The view may be half a minute
-// old, so missing asks the registry about each missing image.
+// missing checks that the images of volumes attached on this host exist, and that no other device
+// has such a path. reach reports unreadable images. The view may be half a minute old, so the
+// registry is asked about each missing image.
 func (d *Doctor) missing(ctx context.Context, attached []api.Volume) []api.Check {
 	const name = "images"
 	out := []api.Check{}
@@ -45,8 +45,8 @@ func (d *Doctor) missing(ctx context.Context, attached []api.Volume) []api.Check
 	return out
 }
 
-// stillAt reports whether, according to the registry now, a volume is still attached at the same
-// path and device; true while the registry does not answer.
+// stillAt reports whether the registry still has a volume attached at the same path and device;
+// true while it is silent.
 func (d *Doctor) stillAt(ctx context.Context, known *api.Volume) bool {
 	now, err := d.Volume(ctx, known.ID)
 	if err != nil {

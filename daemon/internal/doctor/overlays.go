@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// overlays reports the free space for overlays, and a quota that would limit it further.
+// overlays reports the free space for overlays, and a quota that limits it.
 func (d *Doctor) overlays(ctx context.Context) api.Check {
 	const name = "overlays"
 	if err := d.Cfg.CheckOverlayDir(); err != nil {
@@ -38,8 +38,8 @@ func (d *Doctor) overlays(ctx context.Context) api.Check {
 	return ok(name, message)
 }
 
-// underQuota checks overlays that count against a quota. At a full quota QEMU pauses a guest only
-// with error_policy='stop'.
+// underQuota checks overlays under a quota. At a full quota QEMU pauses a guest only with
+// error_policy='stop'.
 func underQuota(message string, l quota.Limit) api.Check {
 	who := fmt.Sprintf("%s %d", l.Kind, l.ID)
 	if l.Kind == quota.User {
@@ -53,7 +53,6 @@ func underQuota(message string, l quota.Limit) api.Check {
 	}
 }
 
-// overlayQuotas returns the quotas that overlays count against.
 func (d *Doctor) overlayQuotas(ctx context.Context) ([]quota.Limit, error) {
 	owner, _, err := hv.ConfinedUser(ctx, d.HV, "")
 	if errors.Is(err, hv.ErrUnavailable) {
@@ -65,7 +64,6 @@ func (d *Doctor) overlayQuotas(ctx context.Context) ([]quota.Limit, error) {
 	return d.Storage.Quotas(ctx, d.Cfg.Overlays(), owner)
 }
 
-// largest describes how large an overlay may get.
 func (d *Doctor) largest() string {
 	var largest api.Volume
 	for _, vol := range d.Uplink.AttachedHere() {

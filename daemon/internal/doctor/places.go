@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// outside reports volumes attached on this host in places that are not permitted: once detached
-// they cannot be attached again.
+// outside reports attached volumes in forbidden places: once detached they cannot be attached
+// again.
 func (d *Doctor) outside(ctx context.Context, attached []api.Volume) []api.Check {
 	out := []api.Check{}
 	for _, w := range d.Cfg.Warnings() {

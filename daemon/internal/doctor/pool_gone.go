@@ -13,9 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// poolsGone reports volumes of this host in pools that libvirt no longer has: the registry knows
-// who may use a volume, not whether it can be reached. The view may be half a minute old, so
-// poolsGone asks the registry about these volumes.
+// poolsGone reports this host's volumes in pools that libvirt no longer has. The view may be half
+// a minute old, so the registry is asked about these volumes.
 func (d *Doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Check {
 	pools, err := d.HV.Pools(ctx)
 	if err != nil {
@@ -42,8 +41,8 @@ func (d *Doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Chec
 	return out
 }
 
-// stillIn reports whether, according to the registry now, a volume is still in the same pool and
-// host; true while the registry does not answer.
+// stillIn reports whether the registry still has a volume in the same pool and host; true while it
+// is silent.
 func (d *Doctor) stillIn(ctx context.Context, known *api.Volume) bool {
 	now, err := d.Volume(ctx, known.ID)
 	if err != nil {

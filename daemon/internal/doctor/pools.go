@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// poolLow is too little free space for most volumes.
 const poolLow = 1 << 30
 
 // Pools checks the storage pools.
@@ -65,8 +64,7 @@ func (d *Doctor) Pools(ctx context.Context) []api.Check {
 	return out
 }
 
-// SharedPools reports names in shared_pools that libvirt does not have: a pool with a mistyped name
-// is not treated as shared.
+// SharedPools reports unknown names in shared_pools: a mistyped pool is not treated as shared.
 func (d *Doctor) SharedPools(pools []hv.PoolInfo) []api.Check {
 	out := []api.Check{}
 	for _, name := range d.Cfg.SharedPools {
@@ -80,7 +78,7 @@ func (d *Doctor) SharedPools(pools []hv.PoolInfo) []api.Check {
 	return out
 }
 
-// openPools reports active pools of files with directories that users other than root may write:
+// openPools reports active pools of files in directories that other users than root may write:
 // they could replace a volume's file.
 func openPools(pools []hv.PoolInfo) []api.Check {
 	var out []api.Check

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Clusters checks that the configured Ceph clusters can be reached with their settings.
+// Clusters checks that the configured Ceph clusters can be reached.
 func (d *Doctor) Clusters(ctx context.Context) (out []api.Check) {
 	for _, id := range d.Cfg.RBDClusters.IDs() {
 		name := "Ceph cluster " + id

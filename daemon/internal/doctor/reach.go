@@ -14,15 +14,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// place is a directory for a move's images, with their needs of its filesystem, and the status if
-// QEMU could not use them.
+// place is a directory for a move's images, with their needs, and the status if QEMU could not use
+// it.
 type place struct {
 	what, dir, status string
 	needs             image.Needs
 }
 
 // reach makes an image in each place of a move and opens it as QEMU's user. It also reports
-// instances with images that QEMU cannot open: such guests would not start.
+// instances with images that QEMU cannot open: they would not start.
 func (d *Doctor) reach(ctx context.Context) []api.Check {
 	const name = "qemu"
 	user, confined, err := hv.ConfinedUser(ctx, d.HV, "")
@@ -50,7 +50,6 @@ func (d *Doctor) reach(ctx context.Context) []api.Check {
 	return []api.Check{ok(name, fmt.Sprintf("an image was made and opened in %s, %s", api.Count(len(places), "place"), who))}
 }
 
-// try makes an image in a place, and opens it as QEMU would.
 func (d *Doctor) try(user hv.ProcessUser, p place) []api.Check {
 	const name = "qemu"
 	if err := location.CheckWritableDir(p.dir); err != nil {
@@ -100,7 +99,6 @@ func (d *Doctor) places(ctx context.Context) []place {
 	return out
 }
 
-// pastPageCache reports whether a disk of this host bypasses the page cache.
 func (d *Doctor) pastPageCache(ctx context.Context) bool {
 	doms, err := d.HV.Domains(ctx)
 	if err != nil {
@@ -111,8 +109,8 @@ func (d *Doctor) pastPageCache(ctx context.Context) bool {
 	})
 }
 
-// images reports images of stopped instances that QEMU could not open, unless libvirt changes their
-// owner: then the present owner proves nothing.
+// images reports images of stopped instances that QEMU could not open, unless libvirt changes
+// their owner: then the present owner proves nothing.
 func (d *Doctor) images(ctx context.Context) []api.Check {
 	doms, err := d.HV.Domains(ctx)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// records compares the registry's and the journal's locations of each volume that was moved on this
-// host, before a guest starts on a wrong image. Contradicted reports a disagreement about a volume:
-// advice must not rely on the registry's location then.
+// records compares the registry's and the journal's place of each volume that this host moved,
+// before a guest starts on a wrong image. contradicted reports a disagreement about a volume:
+// advice must not rely on the registry's place then.
 func (d *Doctor) records(ctx context.Context) (checks []api.Check, contradicted func(api.Volume) bool) {
 	const name = "records"
 	found, err := d.Contradictions(ctx)

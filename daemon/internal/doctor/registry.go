@@ -28,8 +28,8 @@ func (d *Doctor) registry(ctx context.Context) []api.Check {
 	return append([]api.Check{d.Versions(theirs), d.Clock()}, d.Uplink.ViewChecks()...)
 }
 
-// Endpoints reports which of several URLs the registry answers at, and whether two processes
-// answer; nothing for one URL.
+// Endpoints reports the URLs, of several, where the registry answers, and whether two processes
+// answer.
 func (d *Doctor) Endpoints(ctx context.Context) []api.Check {
 	const name = "registry URLs"
 	if d.Probe == nil {
@@ -56,8 +56,7 @@ func (d *Doctor) Endpoints(ctx context.Context) []api.Check {
 	return out
 }
 
-// RegistryAdvice returns the advice for an error of the registry, which need not be started if it
-// answers.
+// RegistryAdvice returns the advice for an error of the registry.
 func RegistryAdvice(err error) string {
 	const refused = ` (docs/how-to/several-hosts.md, "When a host is refused")`
 	var e *api.Error
@@ -76,7 +75,7 @@ func RegistryAdvice(err error) string {
 	return "the registry answers, and refuses this host; its log has more" + refused
 }
 
-// Versions compares the registry's version with the daemon's.
+// Versions compares the versions of registry and daemon.
 func (d *Doctor) Versions(registry string) api.Check {
 	const name = "registry"
 	connected := "connected at " + d.Cfg.Registry + ", version " + registry
@@ -96,11 +95,10 @@ func (d *Doctor) Versions(registry string) api.Check {
 	return ok(name, connected)
 }
 
-// clockTolerance exceeds the error that a slow answer may cause.
 const clockTolerance = 5 * time.Second
 
-// Clock compares this host's clock with the registry's. Moves do not depend on clocks, but people
-// and certificates do.
+// Clock compares the clocks of host and registry. Moves do not depend on clocks, but people and
+// certificates do.
 func (d *Doctor) Clock() api.Check {
 	const name = "clock"
 	ahead, known := d.Client.ClockAhead()
@@ -122,8 +120,7 @@ func (d *Doctor) Clock() api.Check {
 	}
 }
 
-// Chain checks that this host's certificate, its key and the authority belong together; nothing
-// without TLS.
+// Chain checks that this host's certificate, its key and the authority belong together.
 func (d *Doctor) Chain() []api.Check {
 	const name = "certificate chain"
 	if !d.Cfg.OverTLS() {

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sharedOverlays checks that the overlays survive this host, and that QEMU's locks exclude a second
+// sharedOverlays checks that overlays survive this host, and that QEMU's locks exclude a second
 // process.
 func (d *Doctor) sharedOverlays() []api.Check {
 	const name = "shared overlays"
@@ -40,8 +40,8 @@ func (d *Doctor) sharedOverlays() []api.Check {
 	return []api.Check{ok(name, fmt.Sprintf("%s is on %s, and a lock there keeps a second descriptor off", d.Cfg.Overlays(), fs.Kind))}
 }
 
-// locksIn takes a lock of QEMU's kind on a new file of the directory, and tries it again through a
-// second descriptor.
+// locksIn takes a lock of QEMU's kind on a new file, and tries it again through a second
+// descriptor.
 func locksIn(dir string) (err error) {
 	first, err := os.CreateTemp(dir, ".volferry-lock-*")
 	if err != nil {
@@ -56,8 +56,6 @@ func locksIn(dir string) (err error) {
 	return lockExcludes(first, second)
 }
 
-// lockExcludes returns an error unless a lock of the first descriptor excludes the same lock of the
-// second.
 func lockExcludes(first, second *os.File) error {
 	if err := tryLock(first); err != nil {
 		return fmt.Errorf("%s cannot be locked: %w", first.Name(), err)

@@ -20,23 +20,22 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// knownBug is a fault of a version of libvirt or QEMU that affects moves.
+// knownBug is a fault of a libvirt or QEMU version that affects moves.
 type knownBug struct {
-	// on reports whether a host has the fault.
 	on func(hv.About, *config.Config) bool
 	// name has the place of its description, and the version that corrects it.
 	name, means, advice string
 	status              string
 }
 
-// hooksDirSince is the first libvirt version that runs hooks in a directory qemu.d.
+// hooksDirSince is the first libvirt that runs hooks in a directory qemu.d.
 var hooksDirSince = hv.Version{Major: 6, Minor: 5}
 
 // The oldest versions in the tests.
 var testedLibvirt, testedQEMU = hv.Version{Major: 9}, hv.Version{Major: 7, Minor: 2}
 
-// jobStartBug returns the entries of a QEMU fault against which a guest is suspended while a job
-// begins: for a host that suspends, and for suspend_at_job_start = never. Has reports whether a
+// jobStartBug returns the entries of a QEMU fault that requires a suspended guest at a job's
+// begin: for a host that suspends, and for suspend_at_job_start = never. has reports whether a
 // QEMU has the fault.
 func jobStartBug(name string, has func(hv.JobStart) bool, held, advice, unheld string) []knownBug {
 	on := func(suspended bool) func(hv.About, *config.Config) bool {
@@ -101,17 +100,15 @@ var knownBugs = slices.Concat([]knownBug{
 	},
 })
 
-// libvirtStartTimeout bounds how long a restarting libvirt, for example at a package installation,
-// may take to answer.
+// libvirtStartTimeout bounds the wait for a restarting libvirt, as at a package installation.
 const libvirtStartTimeout = 10 * time.Second
 
-// awaitLibvirt waits a short time for libvirt, and reports whether it answers.
 func (d *Doctor) awaitLibvirt(ctx context.Context) bool {
 	up, _ := retry.Poll(ctx, 100*time.Millisecond, libvirtStartTimeout, func() (bool, error) { return d.HV.Up(), nil })
 	return up
 }
 
-// libvirt checks that libvirt answers, and its versions and settings for faults that affect moves.
+// libvirt checks that libvirt answers, and its versions and settings for faults.
 func (d *Doctor) libvirt(ctx context.Context) []api.Check {
 	const name = "libvirt"
 	if !d.awaitLibvirt(ctx) {
@@ -137,11 +134,10 @@ func (d *Doctor) libvirt(ctx context.Context) []api.Check {
 	return append(append(out, d.security(ctx, about)...), d.leases(ctx)...)
 }
 
-// leases checks that, with a lock manager, libvirt would resume guests that were switched to other
-// images.
+// leases checks that, with a lock manager, libvirt would resume guests on other images.
 func (d *Doctor) leases(ctx context.Context) []api.Check {
 	const name = "lock manager"
-	// One device represents all of them: some lock managers give devices other names.
+	// One device represents all: some lock managers give devices other names.
 	for _, image := range []string{"/", "/dev/any"} {
 		if err := d.HV.CanSwitch(ctx, image); err != nil {
 			which := "volumes are"
@@ -157,7 +153,7 @@ func (d *Doctor) leases(ctx context.Context) []api.Check {
 	return nil
 }
 
-// security reports which security drivers confine QEMU, and their settings that affect moves.
+// security reports the security drivers that confine QEMU, and their settings that affect moves.
 func (d *Doctor) security(ctx context.Context, about hv.About) []api.Check {
 	const name = "security"
 	out := []api.Check{}
@@ -189,7 +185,6 @@ func (d *Doctor) security(ctx context.Context, about hv.About) []api.Check {
 // closedLabels are SELinux types that confined guests cannot traverse.
 var closedLabels = []string{"default_t", "unlabeled_t", "user_home_t", "user_home_dir_t", "admin_home_t", "tmp_t"}
 
-// labelOf reports an SELinux label that keeps QEMU out of a directory.
 func (d *Doctor) labelOf(key, dir string) []api.Check {
 	value := make([]byte, 256)
 	n, err := unix.Getxattr(dir, "security.selinux", value)
@@ -214,7 +209,6 @@ func (d *Doctor) storageDaemon() api.Check {
 	return programOfQEMU(storagedaemon.Program, "qemu-system-common", storagedaemon.Find)
 }
 
-// programOfQEMU checks that a program is installed; debian is its Debian package.
 func programOfQEMU(name, debian string, find func() (string, error)) api.Check {
 	path, err := find()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // sources reports images that volumes left by moves of this host and that were written since, or
-// that a guest uses.
+// have a guest.
 func (d *Doctor) sources(ctx context.Context) []api.Check {
 	const name = "released"
 	left, err := d.Written(ctx)
@@ -34,7 +34,7 @@ func (d *Doctor) sources(ctx context.Context) []api.Check {
 	return out
 }
 
-// unseen reports the released sources that may have been written, because that cannot be checked.
+// unseen reports released sources that cannot be checked for writes.
 func (d *Doctor) unseen(ctx context.Context, name string) []api.Check {
 	all, err := d.Released(ctx)
 	if err != nil {

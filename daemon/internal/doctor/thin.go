@@ -10,11 +10,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// thinFull is the used fraction of a thin pool above which the pool should be extended: its volumes
-// are overcommitted.
+// thinFull is the used fraction above which a thin pool should be extended, since its volumes are
+// overcommitted.
 const thinFull = 0.8
 
-// thinPools checks how full LVM's thin pools are.
 func (d *Doctor) thinPools(ctx context.Context) []api.Check {
 	pools, err := d.Storage.Privileged.ThinPools(ctx)
 	out := thinChecks(pools)
