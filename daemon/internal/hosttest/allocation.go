@@ -13,8 +13,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 )
 
-// The space that files take on their filesystems.
-
 // Allocating returns the directory's entry in Allocations. Like the daemon's test with a file, it
 // fails in a read-only directory.
 func (i *Images) Allocating(dir string) (image.Allocating, error) {
@@ -33,7 +31,7 @@ func (i *Images) Thick(path string, _ int64) (bool, error) {
 	return path == i.Full, err
 }
 
-// Allocate records that an image's space was allocated.
+// Allocate records the allocation of an image's space.
 func (i *Images) Allocate(_ context.Context, path string, sizeBytes int64) error {
 	if how, err := i.Allocating(filepath.Dir(path)); err != nil || !how.Ahead {
 		return errors.Join(err, errors.ErrUnsupported)

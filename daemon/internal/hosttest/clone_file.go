@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// WriteClone writes a real file at path with the header of a qcow2 image over backing.
+// WriteClone writes a real file with the header of a qcow2 image over backing.
 func WriteClone(path, backing string) error {
 	const (
 		magic         = 0x514649fb

@@ -18,29 +18,29 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// Connectors are a host's connectors in memory, as for a daemon with the unit of `volferryd
-// connectors`: a begun verb runs to its end even if its caller gives up or dies, and later verbs of
-// the volume, also inspections, wait for it. The storage is the fake hypervisor's: the volumes of
-// its pools of type hv.ConnectorPool, and of its targets.
+// Connectors are a host's connectors in memory, as under the unit of `volferryd connectors`: a
+// begun verb runs to its end even if its caller gives up or dies, and the volume's later verbs,
+// also inspections, wait for it. The storage is the fake hypervisor's: its pools of type
+// hv.ConnectorPool, and its targets.
 type Connectors struct {
 	Fake   *hvtest.Fake
 	Images *Images
-	// Moments are the runs of programs that change something. A lost answer stands for a program
-	// that died.
+	// Moments are the runs of programs that change something. A lost answer stands for a dead
+	// program.
 	Moments *Moments
-	// Copies reports that the pools copy between their volumes.
+	// Copies: the pools copy between their volumes.
 	Copies bool
 
 	mu sync.Mutex
-	// newest is the newest unfinished changing verb of each volume.
+	// newest is each volume's newest unfinished changing verb.
 	newest map[string]chan struct{}
 }
 
-// verbTakes is how long a program works before it changes something. Nothing else takes exactly
-// that time, so a seed determines the run.
+// verbTakes is a program's time before it changes something. Nothing else takes exactly that time,
+// so a seed determines the run.
 const verbTakes = 1037 * time.Millisecond
 
-// On returns a hypervisor with the present pools of the connectors, as a starting daemon has it.
+// On returns a hypervisor with the connectors' present pools, as a starting daemon has it.
 func (c *Connectors) On(h hv.Hypervisor) *pools.Host {
 	host := &pools.Host{Hypervisor: libvirt{h}, Connectors: map[string]string{}, Run: c.run, Look: c.kernel}
 	all, err := c.Fake.Pools(context.Background())
@@ -55,7 +55,7 @@ func (c *Connectors) On(h hv.Hypervisor) *pools.Host {
 	return host
 }
 
-// libvirt is the fake hypervisor without the pools of connectors, which libvirt does not know.
+// libvirt is the fake hypervisor without the pools of connectors.
 type libvirt struct{ hv.Hypervisor }
 
 func (l libvirt) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
@@ -75,7 +75,6 @@ func (l libvirt) VolumeAt(ctx context.Context, at string) (string, error) {
 	return pool, err
 }
 
-// run is pools.Run.
 func (c *Connectors) run(ctx context.Context, pool string, in connector.Request) (out connector.Answer, err error) {
 	if in.Verb == connector.VerbInspect {
 		return c.finish(ctx, pool, in)
@@ -132,7 +131,7 @@ func (c *Connectors) turn(pool string, in connector.Request) (before chan struct
 	return before, func() { close(mine) }
 }
 
-// handle is a connector. It looks first, and changes something after a while.
+// handle is a connector. It first looks, and changes something later.
 func (c *Connectors) handle(ctx context.Context, pool string, in connector.Request) (connector.Answer, error) {
 	p, err := c.pool(ctx, pool)
 	if err != nil {
@@ -184,7 +183,7 @@ func (c *Connectors) create(ctx context.Context, pool string, in connector.Reque
 	return err
 }
 
-// pool returns a connector's description of its pool, a target's pool if the fake has one in its
+// pool returns a connector's description of its pool, a target's if the fake has one in its
 // directory.
 func (c *Connectors) pool(ctx context.Context, name string) (connector.Pool, error) {
 	all, err := c.Fake.Pools(ctx)
@@ -208,7 +207,6 @@ func (c *Connectors) pool(ctx context.Context, name string) (connector.Pool, err
 	return p, err
 }
 
-// volume returns a connector's description of an existing volume.
 func (c *Connectors) volume(ctx context.Context, pool, at string) (*connector.Volume, error) {
 	v, err := c.Fake.LookupVolume(ctx, pool, path.Base(at))
 	if err != nil {
@@ -218,7 +216,6 @@ func (c *Connectors) volume(ctx context.Context, pool, at string) (*connector.Vo
 	return &connector.Volume{Name: v.Name, Path: at, SizeBytes: v.CapacityBytes, Identity: now.Identity, OpID: v.OpID}, err
 }
 
-// kernel returns the kernel's data about a device.
 func (c *Connectors) kernel(at string) (pools.Device, error) {
 	info, err := c.Fake.Info(at)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -231,7 +228,6 @@ func (c *Connectors) kernel(at string) (pools.Device, error) {
 	return pools.Device{SizeBytes: info.SizeBytes, Identity: identity}, err
 }
 
-// said returns an error of the fake hypervisor as an error of a connector.
 func said(err error) error {
 	var own *connector.Error
 	switch {

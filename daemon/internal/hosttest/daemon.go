@@ -11,21 +11,20 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// Program is the program of a daemon.
+// Program is a daemon's program.
 type Program[M any] struct {
-	// Runner returns the configuration of the runner of the manager's ops.
+	// Runner configures the runner of the manager's ops.
 	Runner op.Config
-	// New returns a starting daemon's manager, such as attach.Manager, which registers its plans
-	// with the runner.
+	// New returns a starting daemon's manager, which registers its plans with the runner.
 	New func(runner *op.Runner) M
-	// Run is the manager's own work until ctx ends. Nil if it has none.
+	// Run is the manager's own work until ctx ends, or nil.
 	Run func(m M, ctx context.Context) error
 }
 
-// Daemon is a manager with its runner. It may be killed and started again on the same journal, from
-// any goroutine.
+// Daemon is a manager with its runner. It may be killed and started again on the same journal,
+// from any goroutine.
 type Daemon[M any] struct {
-	// Restarts are the restarts that the end of the test waits for.
+	// Restarts are awaited at the end of the test.
 	Restarts sync.WaitGroup
 
 	t       *testing.T
@@ -37,7 +36,7 @@ type Daemon[M any] struct {
 	stop    func()
 }
 
-// Start starts a daemon, and stops it at the end of the test.
+// Start starts a daemon until the end of the test.
 func Start[M any](t *testing.T, p Program[M]) *Daemon[M] {
 	t.Helper()
 	d := &Daemon[M]{t: t, program: p}
@@ -49,11 +48,11 @@ func Start[M any](t *testing.T, p Program[M]) *Daemon[M] {
 	return d
 }
 
-// boot starts a manager. The caller holds the lock, or no other goroutine has the daemon yet.
+// boot starts a manager. The caller holds the lock, or alone has the daemon.
 func (d *Daemon[M]) boot(begin func(context.Context, *op.Runner) error) {
 	runner, err := op.New(d.program.Runner)
 	if err != nil {
-		panic(err) // t.Fatal may be called only by the goroutine of the test
+		panic(err) // only the test's goroutine may call t.Fatal
 	}
 	m := d.program.New(runner)
 	if begin == nil {
@@ -86,15 +85,14 @@ func (d *Daemon[M]) Halt() {
 	d.stop()
 }
 
-// Boot starts a daemon after the previous one was killed. Begin is its runner's first call: nil for
-// Resume.
+// Boot starts a daemon after a kill. begin is its runner's first call, nil for Resume.
 func (d *Daemon[M]) Boot(begin func(context.Context, *op.Runner) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.boot(begin)
 }
 
-// Restart kills the daemon and starts another one.
+// Restart kills the daemon and starts another.
 func (d *Daemon[M]) Restart() { d.RestartAfter(func() {}) }
 
 // RestartAfter kills the daemon, calls happen, and starts another daemon.
@@ -106,7 +104,7 @@ func (d *Daemon[M]) RestartAfter(happen func()) {
 	d.boot(nil)
 }
 
-// Replace is RestartAfter for a daemon that hangs, without the wait for its end.
+// Replace is RestartAfter for a daemon that hangs: it does not wait for its end.
 func (d *Daemon[M]) Replace(happen func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,14 +113,14 @@ func (d *Daemon[M]) Replace(happen func()) {
 	d.boot(nil)
 }
 
-// Now returns the present manager and its runner.
+// Now returns the present manager and runner.
 func (d *Daemon[M]) Now() (M, *op.Runner) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.manager, d.runner
 }
 
-// AwayFor makes a system unreachable for a time, then wakes the ops that wait for it.
+// AwayFor makes a system unreachable for a time, then wakes the waiting ops.
 func (d *Daemon[M]) AwayFor(how time.Duration, setAway func(away bool), waiting string) {
 	setAway(true)
 	time.AfterFunc(how, func() {
@@ -132,7 +130,7 @@ func (d *Daemon[M]) AwayFor(how time.Duration, setAway func(away bool), waiting 
 	})
 }
 
-// WantIdle fails the test if an op is not finished.
+// WantIdle fails the test if an op is unfinished.
 func (d *Daemon[M]) WantIdle() {
 	d.t.Helper()
 	_, runner := d.Now()

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FullBytes returns the size that a device needs for a qcow2 image.
+// FullBytes returns a device's size for a qcow2 image.
 func (*Images) FullBytes(_ context.Context, sizeBytes int64) (int64, error) {
 	return sizeBytes + hvtest.TableBytes, nil
 }
@@ -24,7 +24,7 @@ func (i *Images) CheckFits(_ context.Context, l api.Location, info image.Info) e
 	return api.Errorf(api.CodeUnsupportedDisk, "%s may outgrow its device", l.Path)
 }
 
-// CreateOnDevice makes an empty qcow2 image on a device with this fingerprint.
+// CreateOnDevice makes an empty qcow2 image on the device with this fingerprint.
 func (i *Images) CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error {
 	i.moment("device")
 	now, err := i.Fingerprint(ctx, path)

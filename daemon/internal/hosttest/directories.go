@@ -13,9 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The space of the images' directories, and the users that they admit.
-
-// FreeBytes returns by how many bytes a file may grow.
+// FreeBytes returns by how much a file may grow.
 func (i *Images) FreeBytes(string) (int64, error) {
 	if free := i.Free.Load(); free != 0 {
 		return free, nil
@@ -53,8 +51,8 @@ func (i *Images) MayOpen(user hv.ProcessUser, path string) error {
 	return nil
 }
 
-// TryDirectory returns an error for the needs that the filesystem of a directory in Limits does not
-// meet, and for the directory in Shut if libvirt would give the image to its user.
+// TryDirectory refuses needs that a directory in Limits does not meet, and the directory in Shut
+// if libvirt would give the image to its user.
 func (i *Images) TryDirectory(user hv.ProcessUser, dir string, needs image.Needs) error {
 	if i.Shut == dir && user.Given {
 		return &image.OpenError{User: user, Path: "what is made in " + dir, Mode: 0o600}

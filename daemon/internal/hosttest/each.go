@@ -2,8 +2,7 @@
 
 package hosttest
 
-// Each returns a function that visits a list as a registry's client does, for fakes that have the
-// whole list.
+// Each visits a list as a registry's client does.
 func Each[T any](all []T, err error) func(do func(*T) error) error {
 	return func(do func(*T) error) error {
 		if err != nil {

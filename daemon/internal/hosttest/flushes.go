@@ -9,8 +9,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 )
 
-// The writes of the images to stable storage.
-
 func (i *Images) flushFailure(path string) error {
 	i.Mu.Lock()
 	defer i.Mu.Unlock()
@@ -26,7 +24,7 @@ func (i *Images) flushFailure(path string) error {
 	return &image.NotStoredError{Path: path, Err: err}
 }
 
-// Flush records that an image is on stable storage.
+// Flush records that an image was flushed.
 func (i *Images) Flush(_ context.Context, path string) error {
 	i.Mu.Lock()
 	slow := i.Slow
@@ -42,10 +40,10 @@ func (i *Images) Flush(_ context.Context, path string) error {
 	return nil
 }
 
-// Sync only returns FlushFails' error: the size of an image in memory needs no sync.
+// Sync only returns FlushFails' error: an image's size in memory needs no sync.
 func (i *Images) Sync(_ context.Context, path string) error { return i.flushFailure(path) }
 
-// Connect does nothing, because these images are not cached.
+// Connect does nothing: these images are not cached.
 func (i *Images) Connect(context.Context, string) error { return nil }
 
 // Disconnect counts the call.

@@ -15,11 +15,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/guard"
 )
 
-// Guards are guards in memory that behave like guard.Dir and the hook. Each call of Set, Clear and
-// Has is a possible happening.
+// Guards are guards in memory, like guard.Dir and the hook. Each Set, Clear and Has is a possible
+// happening.
 type Guards struct {
 	Moments *Moments
-	// HookError is a fault of the hook, which then does not support start tokens.
+	// HookError is a fault of the hook, which then knows no start tokens.
 	HookError error
 
 	mu     sync.Mutex
@@ -29,7 +29,6 @@ type Guards struct {
 	full   error
 }
 
-// startToken lets a start with the text through the owner's guard.
 type startToken struct{ text, owner string }
 
 // NewGuards returns an empty set of guards.
@@ -39,7 +38,6 @@ func NewGuards(m *Moments) *Guards {
 
 var errGuards = errors.New("the disk of the guards is full")
 
-// do holds the guards' lock during one call.
 func (g *Guards) do(name string, effect func() error) error {
 	return g.Moments.Call(name, errGuards, func() error {
 		g.mu.Lock()
@@ -84,7 +82,7 @@ func (g *Guards) Has(id, owner string) (has bool, err error) {
 	return has, err
 }
 
-// Of returns the guards of a domain. It never fails.
+// Of returns a domain's guards. It never fails.
 func (g *Guards) Of(id string) ([]guard.Guard, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,7 +104,7 @@ func (g *Guards) List() (map[string]string, error) {
 	return all, nil
 }
 
-// Reasons returns the reasons for one domain, in the form of List.
+// Reasons returns a domain's part of List.
 func (g *Guards) Reasons(id string) string {
 	all, _ := g.List()
 	return all[id]
@@ -115,7 +113,7 @@ func (g *Guards) Reasons(id string) string {
 // Enforced returns nil, as if libvirt ran the hook.
 func (g *Guards) Enforced() error { return nil }
 
-// IssueStartToken lets a start with the token through the owner's guard.
+// IssueStartToken returns a token for a start through the owner's guard.
 func (g *Guards) IssueStartToken(id, owner string) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,7 +121,7 @@ func (g *Guards) IssueStartToken(id, owner string) (string, error) {
 	return g.tokens[id].text, nil
 }
 
-// RevokeStartToken ends the token of a domain.
+// RevokeStartToken ends a domain's token.
 func (g *Guards) RevokeStartToken(id string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,10 +132,10 @@ func (g *Guards) RevokeStartToken(id string) error {
 // HookKnowsStartTokens returns HookError.
 func (g *Guards) HookKnowsStartTokens() error { return g.HookError }
 
-// Hook is libvirt's hook: an error refuses the start of the domain.
+// Hook is libvirt's hook, with an error for a refused start.
 func (g *Guards) Hook(id string) error { return g.HookWithToken(id, "") }
 
-// HookWithToken is the hook for a start with this token.
+// HookWithToken is Hook for a start with this token.
 func (g *Guards) HookWithToken(id, token string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -160,14 +158,14 @@ func (g *Guards) Let(lets bool) {
 	g.lets = lets
 }
 
-// Fill makes Set fail with err, until a call of Fill with nil.
+// Fill makes Set fail with err; nil ends that.
 func (g *Guards) Fill(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.full = err
 }
 
-// Guarded returns the ids of the guarded domains, sorted.
+// Guarded returns the guarded domains' ids, sorted.
 func (g *Guards) Guarded() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

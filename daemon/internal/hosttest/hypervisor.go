@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// Hypervisor is a daemon's fake hypervisor: something may happen at each of the calls below. The
-// test itself uses Fake, where nothing happens.
+// Hypervisor is a daemon's fake hypervisor with possible happenings at the calls below. The test
+// itself uses Fake.
 type Hypervisor struct {
 	*hvtest.Fake
 	Moments *Moments
@@ -19,7 +19,7 @@ type Hypervisor struct {
 	away atomic.Bool
 }
 
-// SetAway makes libvirt unreachable for the daemon, but not for the test.
+// SetAway makes libvirt unreachable for the daemon only.
 func (h *Hypervisor) SetAway(away bool) { h.away.Store(away) }
 
 func (h *Hypervisor) call(name string, effect func() error) error {
@@ -31,7 +31,6 @@ func (h *Hypervisor) call(name string, effect func() error) error {
 	})
 }
 
-// read is a call with a result.
 func read[T any](h *Hypervisor, name string, effect func() (T, error)) (v T, err error) {
 	err = h.call(name, func() (err error) { v, err = effect(); return err })
 	return v, err

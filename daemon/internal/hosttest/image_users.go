@@ -8,8 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// InUse describes the holder of an image besides the domains; for an RBD image, besides the clients
-// that ours counts.
+// InUse describes the holder of an image besides domains and, for an RBD image, the clients that
+// ours counts.
 func (i *Images) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	if api.IsRBD(path) {
 		// A guest may start or stop between two counts: image.Storage counts again too.
@@ -31,8 +31,7 @@ func (i *Images) InUse(ctx context.Context, path string, ours func(context.Conte
 	return i.Users[path], nil
 }
 
-// otherClients reports whether an RBD image has more or fewer clients than ours counts; nil counts
-// none.
+// otherClients reports whether an RBD image has other clients than ours counts; nil counts none.
 func (i *Images) otherClients(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (bool, error) {
 	clients := i.Fake.Clients(path)
 	if ours == nil {

@@ -25,77 +25,70 @@ import (
 // block devices.
 type Images struct {
 	Fake *hvtest.Fake
-	// Closed is a directory that QEMU cannot traverse. Shut is an image that QEMU cannot open, or a
-	// directory of such.
+	// Closed is a directory that QEMU cannot traverse, Shut an image that QEMU cannot open, or a
+	// directory of such images.
 	Closed, Shut string
-	// AlignBytes is the alignment that QEMU needs of the size of a raw file that begins with data,
-	// 0 for 512. Filled are the files that were given a first block.
+	// AlignBytes is the alignment that QEMU needs of a raw file's size if it begins with data, 0
+	// for 512. Filled are the files with a filled first block.
 	AlignBytes int64
 	Filled     []string
-	// Unreadable is the path of an unreadable image.
 	Unreadable string
-	// Private is a libvirt secret with a value that cannot be read.
+	// Private is a libvirt secret without a readable value.
 	Private string
-	// Limits has the limits of filesystems, by directory.
+	// Limits has the filesystems' limits by directory.
 	Limits map[string]image.Needs
-	// Allocations has, by directory, how filesystems allocate space; the default is Sparse and
-	// Ahead. Full is a fully allocated image. Unlike has the attributes that copies lose in any
-	// directory.
+	// Allocations has, by directory, how filesystems allocate space, by default Sparse and Ahead.
+	// Full is a fully allocated image, Unlike the attributes that copies lose.
 	Allocations map[string]image.Allocating
 	Full        string
 	Unlike      []string
-	// ReadOnly is a directory that the daemon cannot write.
-	ReadOnly string
-	// OnCreate, if set, is called at each stage of a new image. Temporary is the temporary name of
-	// the newest image.
+	ReadOnly    string
+	// OnCreate is called at each stage of a new image. Temporary is the newest image's temporary
+	// name.
 	OnCreate  func(moment string)
 	Temporary string
-	// Writing are the images that a process has open for writing. Devices are block devices outside
-	// /dev.
+	// Writing are the images open for writing. Devices are block devices outside /dev.
 	Writing, Devices map[string]bool
-	// Locked are the images that some QEMU has open.
+	// Locked are the images open in some QEMU.
 	Locked map[string]image.Locks
-	// Places, if set, decides whether a real path of this machine may be opened as an image.
+	// Places, unless nil, decides whether a real path of this machine may be opened as an image.
 	Places openfile.Places
 	// Stuck is the error of every removal.
 	Stuck error
-	// NoSnapshots is the error of every new snapshot, nil if snapshots can be made.
+	// NoSnapshots is the error of every new snapshot.
 	NoSnapshots error
-	// BeforeGrow, if set, is called once, before the next growth of an image. OnDisconnect, if set,
-	// is called at each disconnect of one.
+	// BeforeGrow is called once, before the next growth, OnDisconnect at each disconnect of an
+	// image.
 	BeforeGrow, OnDisconnect func()
-	// Resized is the size that another program gave every overlay, 0 if none did.
+	// Resized is every overlay's size by another program, or 0.
 	Resized atomic.Int64
-	// SmallClusterBytes is the cluster size of moved images, 0 for the size of images made here.
+	// SmallClusterBytes is the cluster size of moved images, 0 for the usual size.
 	SmallClusterBytes int64
-	// Layout has the unusual features of every qcow2 image.
+	// Layout has every qcow2 image's unusual features.
 	Layout []string
-	// Free is the free space of every directory, 0 for plenty.
+	// Free is every directory's free space, 0 for plenty.
 	Free atomic.Int64
-	// Quota is the limit of every owner of files in every directory, nil if there is none.
+	// Quota is every owner's limit in every directory, or nil.
 	Quota atomic.Pointer[quota.Limit]
-	// Memory reports that every directory is in the host's own memory.
+	// Memory: every directory is in the host's memory.
 	Memory atomic.Bool
 
 	Mu sync.Mutex
-	// Users has, in words, the users of an image besides the domains.
+	// Users describes the users of images besides domains.
 	Users map[string]string
-	// Marks are the texts that raw images were marked with.
 	Marks map[string]string
-	// FlushFails, if set, is the error of the next flush of an image only: Linux reports a lost
-	// write once, and drops its pages. Lost counts the lost blocks.
+	// FlushFails returns the error of an image's next flush only: Linux reports a lost write once,
+	// and drops its pages. Lost counts the lost blocks.
 	FlushFails func(path string) error
 	Lost       int
-	// Slow, if set, returns how long the flush of an image takes, which nothing interrupts.
-	Slow func(path string) time.Duration
-	// Print, if set, returns the fingerprint of an image.
+	// Slow returns the time of an image's flush, which nothing interrupts.
+	Slow  func(path string) time.Duration
 	Print func(path string) string
 	// Durable has, in order, the flushes and removals of images, and the restored rights.
 	Durable []string
-	// Given are the rights that each image was given.
+	// Given are the images' given rights.
 	Given map[string]*image.Rights
-	// Disconnects counts disconnects of images. Early reports that one was disconnected while a
-	// domain had it.
+	// Disconnects counts disconnects. Early: an image was disconnected while a domain had it.
 	Disconnects int
 	Early       bool
 }
@@ -106,7 +99,7 @@ func (i *Images) note(what, path string) {
 	i.Durable = append(i.Durable, what+" "+path)
 }
 
-// info returns the fake's data about an image, image.ErrAbsent if there is none.
+// info returns the fake's data about an image, or image.ErrAbsent.
 func (i *Images) info(path string) (hvtest.ImageInfo, error) {
 	if i.Places != nil && !api.IsNetwork(path) {
 		img, err := openfile.Files{Places: i.Places}.Find(path, 0)
@@ -121,7 +114,6 @@ func (i *Images) info(path string) (hvtest.ImageInfo, error) {
 	return info, absent(err)
 }
 
-// absent returns the error in the form of image.Storage.
 func absent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return image.ErrAbsent
@@ -129,7 +121,7 @@ func absent(err error) error {
 	return err
 }
 
-// CreateOverlay makes an empty overlay, unless it exists.
+// CreateOverlay makes an empty overlay unless it exists.
 func (i *Images) CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *image.Rights) error {
 	if empty, err := i.CheckOverlay(ctx, path, backing, sizeBytes); err == nil && empty {
 		return nil
@@ -153,7 +145,7 @@ func (i *Images) CheckOverlay(_ context.Context, path string, backing hv.Image, 
 	return info.Allocated == 0, err
 }
 
-// CheckSecret refuses a container with the secret Private.
+// CheckSecret refuses the secret Private.
 func (i *Images) CheckSecret(_ context.Context, img hv.Image) error {
 	if i.Private != "" && img.LUKSSecret == i.Private {
 		return api.Errorf(api.CodeStateForbidden, "the secret is private")
@@ -161,7 +153,7 @@ func (i *Images) CheckSecret(_ context.Context, img hv.Image) error {
 	return nil
 }
 
-// PayloadBytes returns the size of a container that a guest sees.
+// PayloadBytes returns the guest's size of a container.
 func (i *Images) PayloadBytes(_ context.Context, img hv.Image) (int64, error) {
 	info, err := i.info(img.Path)
 	if err == nil && img.LUKSSecret != "" {
@@ -178,7 +170,8 @@ func (i *Images) Fold(ctx context.Context, overlay string, into []hv.Image) erro
 	return i.Fake.CommitOffline(overlay, into[0])
 }
 
-// Create first makes the image under its temporary name, as on a filesystem without unnamed files.
+// Create first makes the image under its temporary name, as a filesystem without nameless files
+// does.
 func (i *Images) Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error {
 	temporary := image.TemporaryPath(img.Path, about.Temporary)
 	i.Temporary = temporary
@@ -209,7 +202,7 @@ func (i *Images) moment(name string) {
 	}
 }
 
-// Grow makes an image larger. It fails while a domain has the image open.
+// Grow makes an image larger, unless a domain has it open.
 func (i *Images) Grow(_ context.Context, img hv.Image, sizeBytes int64) error {
 	if before := i.BeforeGrow; before != nil {
 		i.BeforeGrow = nil
@@ -225,10 +218,10 @@ func (i *Images) Grow(_ context.Context, img hv.Image, sizeBytes int64) error {
 	return err
 }
 
-// RealPath returns the path: there are no links.
+// RealPath returns the path.
 func (i *Images) RealPath(path string) (string, error) { return path, nil }
 
-// Remove unlinks an image; devices, and images at addresses, stay.
+// Remove unlinks an image, but no device or image at an address.
 func (i *Images) Remove(ctx context.Context, path string) error {
 	if api.IsNetwork(path) {
 		return i.Stuck
@@ -236,7 +229,7 @@ func (i *Images) Remove(ctx context.Context, path string) error {
 	return i.RemoveMade(ctx, path, "")
 }
 
-// RemoveMade is Remove, but also for an image at an address, unless its fingerprint differs.
+// RemoveMade is Remove, also for an image at an address, unless its fingerprint differs.
 func (i *Images) RemoveMade(ctx context.Context, path, fingerprint string) error {
 	i.note("remove", path)
 	if i.Stuck != nil || i.isDevice(path) {
@@ -255,7 +248,7 @@ func (i *Images) isDevice(path string) bool {
 	return strings.HasPrefix(path, "/dev/") || i.Devices[path]
 }
 
-// Rights returns the same rights for every image except exports, which have none.
+// Rights returns the same rights for every image except exports.
 func (i *Images) Rights(_ context.Context, path string) (*image.Rights, error) {
 	if api.IsNetwork(path) {
 		return nil, nil
@@ -263,7 +256,7 @@ func (i *Images) Rights(_ context.Context, path string) (*image.Rights, error) {
 	return &image.Rights{UID: 1000, GID: 1000, Mode: 0o640}, nil
 }
 
-// GiveRights records the rights of an image.
+// GiveRights records an image's rights.
 func (i *Images) GiveRights(_ context.Context, path string, rights *image.Rights) ([]string, error) {
 	_, err := i.Fake.Info(path)
 	if err == nil {
@@ -272,7 +265,7 @@ func (i *Images) GiveRights(_ context.Context, path string, rights *image.Rights
 	return nil, err
 }
 
-// GiveBack records that an image has its earlier rights again.
+// GiveBack records that an image has its earlier rights.
 func (i *Images) GiveBack(_ context.Context, path string, _ *image.Rights) ([]string, error) {
 	_, err := i.Fake.Info(path)
 	if err == nil {
@@ -290,7 +283,7 @@ func (i *Images) give(path string, rights *image.Rights) {
 	i.Given[path] = rights
 }
 
-// GaveRights reports whether the image was given the rights of src.
+// GaveRights reports whether the image got src's rights.
 func (i *Images) GaveRights(path string) bool {
 	i.Mu.Lock()
 	defer i.Mu.Unlock()
@@ -298,7 +291,7 @@ func (i *Images) GaveRights(path string) bool {
 	return r != nil && r.UID == 1000 && r.Mode == 0o640
 }
 
-// Inspect returns an image's size and kind. Its format and base images must match the location.
+// Inspect returns the size and kind of an image that matches the location.
 func (i *Images) Inspect(ctx context.Context, l api.Location) (image.Info, error) {
 	path := l.Path
 	info, err := i.info(path)
@@ -336,7 +329,7 @@ func (i *Images) checkBacking(ctx context.Context, l api.Location) error {
 	return api.Errorf(api.CodeChainChanged, "%s is over %s, and %s was stored", l.Path, is, l.Backing)
 }
 
-// ReadBacking returns the base images of an image, from its headers.
+// ReadBacking returns an image's base images, from its headers.
 func (i *Images) ReadBacking(_ context.Context, path string, format api.Format) (api.Backing, error) {
 	var images []api.BaseImage
 	for format == api.FormatQcow2 {
@@ -353,7 +346,7 @@ func (i *Images) ReadBacking(_ context.Context, path string, format api.Format) 
 	return api.NewBacking(images), nil
 }
 
-// Stamp returns a stamp that changes when the image is written.
+// Stamp returns a stamp that each write changes.
 func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
 	if path == i.Unreadable && path != "" {
 		return image.Stamp{}, fs.ErrPermission
@@ -373,13 +366,12 @@ func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
 	return stamp, err
 }
 
-// timeOf returns the time of a write of the fake, which counts writes; it is early in a bubble's
-// time.
+// timeOf returns the time of a write of the fake, which counts writes, early in a bubble's time.
 func timeOf(write int64) int64 {
 	return time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(write) * time.Microsecond).UnixNano()
 }
 
-// Fingerprint distinguishes an image from a later image at the same path.
+// Fingerprint distinguishes an image from a later image at its path.
 func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
 	if api.IsNetwork(path) && !api.IsRBD(path) {
 		return "export " + path, nil
@@ -407,7 +399,7 @@ func (i *Images) Locks(_ context.Context, path string) (image.Locks, error) {
 	return i.Locked[path], nil
 }
 
-// Answers returns nil if the server of an address answers.
+// Answers returns nil if an address's server answers.
 func (i *Images) Answers(_ context.Context, path string) error {
 	if i.Fake.Silent(path) {
 		return errors.New("the server does not answer")
@@ -418,7 +410,7 @@ func (i *Images) Answers(_ context.Context, path string) error {
 // Fence refuses no image.
 func (*Images) Fence(context.Context, string) error { return nil }
 
-// Beside returns the files that have the name of path except for the suffix.
+// Beside returns the files with the name of path and another suffix.
 func (i *Images) Beside(path string) ([]string, error) { return i.Fake.Beside(path) }
 
 // AllocatedBytes returns the allocated size of an image.
@@ -430,7 +422,7 @@ func (i *Images) AllocatedBytes(path string) (int64, error) {
 	return int64(info.Allocated) * hvtest.BlockSize, err
 }
 
-// Properties returns the bitmaps and the layout of an image.
+// Properties returns an image's bitmaps and layout.
 func (i *Images) Properties(path string) (image.Properties, error) {
 	names, err := i.Fake.Bitmaps(path)
 	return image.Properties{Bitmaps: names, Layout: i.Layout}, err
@@ -441,7 +433,7 @@ func (i *Images) ClusterBytes(string) (int64, error) {
 	return cmp.Or(i.SmallClusterBytes, image.ClusterBytes), nil
 }
 
-// Blank reports whether nothing was written to the part of an image that a volume uses.
+// Blank reports whether a volume's part of an image is unwritten.
 func (i *Images) Blank(_ context.Context, l api.Location) (bool, error) {
 	blocks, err := i.Fake.ReadImage(l.Path)
 	for b := range blocks {
@@ -452,7 +444,7 @@ func (i *Images) Blank(_ context.Context, l api.Location) (bool, error) {
 	return true, err
 }
 
-// DirectAlignBytes returns AlignBytes, or the maximum for a file that begins with a hole.
+// DirectAlignBytes returns AlignBytes, or the maximum for a beginning with a hole.
 func (i *Images) DirectAlignBytes(_ string, hole bool) (int64, error) {
 	if hole {
 		return image.MaxAlignBytes, nil
@@ -474,7 +466,7 @@ func (i *Images) Mark(_ context.Context, path, text string) error {
 	return nil
 }
 
-// Marked reports whether an image was marked with the text.
+// Marked reports whether an image has this mark.
 func (i *Images) Marked(_ context.Context, path, text string) (bool, error) {
 	if _, err := i.info(path); err != nil {
 		return false, err

@@ -9,19 +9,19 @@ import (
 	"sync"
 )
 
-// Happening is what happens at one call.
+// Happening happens at one call.
 type Happening struct {
-	After bool   // the call takes effect first
-	Lose  bool   // the answer is lost: the caller does not learn the result
-	Err   error  // the caller's error, if not the call's usual one
-	Do    func() // another action
+	After bool  // the call takes effect first
+	Lose  bool  // the answer is lost
+	Err   error // the caller's error, unless the call's usual one
+	Do    func()
 }
 
-// Moments are the calls of a test's hypervisors, registry and guards. For each a happening can be
-// arranged, and after each the invariants are checked. The zero value is ready for use; with nil
+// Moments are the calls of a test's hypervisors, registry and guards. Each can have an arranged
+// happening, and a check of the invariants follows each. The zero value is ready for use; with nil
 // nothing happens.
 type Moments struct {
-	// Look, if set, is called after each call that took effect. Set it before use.
+	// Look is called after each call that took effect. Set it before use.
 	Look func()
 
 	mu       sync.Mutex
@@ -33,14 +33,14 @@ type Moments struct {
 	wrongs   []string
 }
 
-// Arrange makes something happen at the nth call from now; 1 is the next one.
+// Arrange makes h happen at the nth call from now; 1 is the next call.
 func (m *Moments) Arrange(nth int, h Happening) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.arranged, m.nth, m.what, m.names = true, nth, h, nil
 }
 
-// Cancel removes the arranged happening, and stops the recording of calls.
+// Cancel ends the arrangement and the recording of calls.
 func (m *Moments) Cancel() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,7 +61,7 @@ func (m *Moments) Calls() []string {
 	return slices.Clone(m.names)
 }
 
-// Call makes one call. Lost is the caller's error if the answer is lost.
+// Call makes one call; lost is the caller's error for a lost answer.
 func (m *Moments) Call(name string, lost error, effect func() error) error {
 	if m == nil {
 		return effect()
@@ -80,7 +80,6 @@ func (m *Moments) Call(name string, lost error, effect func() error) error {
 	return err
 }
 
-// next counts a call, and returns the happenings before and after its effect.
 func (m *Moments) next(name string) (before, after Happening) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

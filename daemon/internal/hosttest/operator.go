@@ -16,21 +16,20 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// Operator plays a person who types, on the host, the commands of an error.
+// Operator plays a person who types an error's commands on the host.
 type Operator struct {
 	Fake *hvtest.Fake
-	// Volferryctl carries out a command line of volferryctl. The words follow the program's name.
+	// Volferryctl carries out a command line of volferryctl, without the program's name.
 	Volferryctl func(words []string) error
-	// CutOff is the number of coming image conversions that end after their first block.
+	// CutOff counts the coming image conversions that end after their first block.
 	CutOff int
 
 	dumped map[string]hv.Domain // by file
 }
 
-// quoted is a command in the text of an error.
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// CommandsIn returns, in order, the commands between backticks in the text of an error.
+// CommandsIn returns the commands between backticks in an error.
 func CommandsIn(text string) (lines []string) {
 	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
 		lines = append(lines, m[1])
@@ -38,8 +37,8 @@ func CommandsIn(text string) (lines []string) {
 	return lines
 }
 
-// Type carries out a command line, which may be several commands joined by &&. Commands that only
-// show something do nothing.
+// Type carries out a command line, perhaps several joined by &&. Commands that only show something
+// do nothing.
 func (o *Operator) Type(line string) error {
 	for command := range strings.SplitSeq(line, " && ") {
 		if err := o.typeOne(command); err != nil {
@@ -126,8 +125,8 @@ func (o *Operator) virsh(verb string, words []string, into string) error {
 	return errors.New("nobody can type that here")
 }
 
-// operands splits the words of a virsh command, as virsh does, into options without their values,
-// and operands.
+// operands splits a virsh command's words, as virsh does, into options without values, and
+// operands.
 func operands(words []string) (names, options []string) {
 	for i := 0; i < len(words); i++ {
 		switch {
@@ -145,8 +144,7 @@ func operands(words []string) (names, options []string) {
 	return names, options
 }
 
-// Commit commits the top image of a running guest's disk into the one below and switches the guest
-// to that, as virsh blockcommit --active --pivot does.
+// Commit is virsh blockcommit --active --pivot of a running guest's disk.
 func Commit(f *hvtest.Fake, id, target string) error {
 	ctx := context.Background()
 	if err := f.CommitActive(ctx, id, target, 0); err != nil {
@@ -163,7 +161,7 @@ func Commit(f *hvtest.Fake, id, target string) error {
 	}
 }
 
-// idOf returns the id of the domain with this name or id. A missing domain has none.
+// idOf returns a domain's id by name or id, or "".
 func (o *Operator) idOf(ref string) (string, error) {
 	doms, err := o.Fake.Domains(context.Background())
 	if err != nil {
@@ -177,7 +175,7 @@ func (o *Operator) idOf(ref string) (string, error) {
 	return "", fmt.Errorf("failed to get domain %q", ref)
 }
 
-// dump stores the hypervisor's view of a domain as a file, if a file is named.
+// dump stores a domain's view as a file, if one is named.
 func (o *Operator) dump(id, file string) error {
 	dom, err := o.Fake.Domain(context.Background(), id)
 	if err != nil || file == "" {
@@ -190,7 +188,7 @@ func (o *Operator) dump(id, file string) error {
 	return nil
 }
 
-// Keep gives the operator a file with the definition of a domain.
+// Keep gives the operator a file with a domain's definition.
 func (o *Operator) Keep(file string, dom hv.Domain) {
 	if o.dumped == nil {
 		o.dumped = map[string]hv.Domain{}
@@ -240,7 +238,6 @@ func (o *Operator) isArgument(words []string) error {
 	return nil
 }
 
-// kill ends the process with this number.
 func (o *Operator) kill(pid string) error {
 	n, err := strconv.Atoi(pid)
 	if err != nil {
@@ -249,7 +246,6 @@ func (o *Operator) kill(pid string) error {
 	return o.Fake.CrashProcess(n)
 }
 
-// rename is mv -n of an image.
 func (o *Operator) rename(words []string) error {
 	if len(words) != 3 || words[0] != "-n" {
 		return errors.New("nobody can type that here")
@@ -260,7 +256,7 @@ func (o *Operator) rename(words []string) error {
 	return o.Fake.Images.Remove(words[1])
 }
 
-// convert is qemu-img convert -n: the existing destination gets the source's content.
+// convert is qemu-img convert -n into an existing destination.
 func (o *Operator) convert(words []string) error {
 	const flags = "convert -n -t writeback -f"
 	if len(words) != 10 || strings.Join(words[:5], " ") != flags || words[6] != "-O" {
@@ -291,8 +287,8 @@ func (o *Operator) convert(words []string) error {
 	return err
 }
 
-// shellWords splits a command line like a shell that knows single quotes; into is the file of its
-// output redirection.
+// shellWords splits a command line like a shell with single quotes; into is the file of its
+// output.
 func shellWords(line string) (words []string, into string, err error) {
 	word, in, quote := "", false, false
 	for _, r := range line {

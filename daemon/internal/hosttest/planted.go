@@ -14,17 +14,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Planted is a pool of files in a directory of this machine, with a symbolic link at a volume's
-// path to a file outside all pools, as another host with the pool can create one.
+// Planted is a pool of files in a directory of this machine, where a volume's path is a symbolic
+// link to a file outside all pools, as another host with the pool can create it.
 type Planted struct {
-	// Location is the location of the volume.
 	Location api.Location
 	secret   string
 }
 
 const plantedContent = "bytes of somebody else"
 
-// PlantLink makes the pool, and in the fake a volume's image at the link.
+// PlantLink makes the pool, and in the fake an image at the link.
 func PlantLink(t *testing.T, f *hvtest.Fake, sizeBytes int64) Planted {
 	t.Helper()
 	p := PlantLater(t, f, sizeBytes)
@@ -32,7 +31,7 @@ func PlantLink(t *testing.T, f *hvtest.Fake, sizeBytes int64) Planted {
 	return p
 }
 
-// PlantLater makes the pool with a file at the volume's path, which Plant replaces by the link.
+// PlantLater makes the pool with a file at the volume's path.
 func PlantLater(t *testing.T, f *hvtest.Fake, sizeBytes int64) Planted {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -74,7 +73,7 @@ func (p Planted) Restore(t *testing.T) {
 	}
 }
 
-// Rules returns the location rules of a host with the pool.
+// Rules returns the location rules of the pool's host.
 func (Planted) Rules(f *hvtest.Fake) location.Rules { return location.Rules{Storage: f} }
 
 // Refused checks that err is a refusal that names the link, and that file and pool are unchanged.
@@ -96,7 +95,7 @@ func (p Planted) Named(t *testing.T, message string) {
 	}
 }
 
-// Untouched checks that the file outside is unchanged and that the pool has only the link.
+// Untouched checks that the outside file is unchanged and the pool has only the link.
 func (p Planted) Untouched(t *testing.T) {
 	t.Helper()
 	if text, err := os.ReadFile(p.secret); err != nil || string(text) != plantedContent {

@@ -10,37 +10,36 @@ import (
 )
 
 // Registry is the common part of every registry in memory; a test adds its rules. It serves one
-// request at a time, holding its lock, over a network that can fail. It keeps answers by op id, and
-// has the epochs of hosts. The zero value is ready for use.
+// request at a time, holding its lock, over a network that can fail. It keeps answers by op id,
+// and has the hosts' epochs. The zero value is ready for use.
 type Registry struct {
 	sync.Mutex
 	Moments *Moments
-	// Down reports that the registry does not answer.
+	// Down: the registry does not answer.
 	Down bool
 
 	answers map[string]answer
 	epochs  map[string]epoch // by host id
 }
 
-// answer is the answer to a change, and its request.
 type answer struct{ asked, value any }
 
-// epoch counts the fences of a host, and the fences that the host knows.
+// epoch counts a host's fences, and the fences that the host knows.
 type epoch struct{ fences, known int64 }
 
 var errAway = api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
 
-// SetDown makes the registry unreachable, or reachable again.
+// SetDown sets Down.
 func (r *Registry) SetDown(down bool) { r.With(func() { r.Down = down }) }
 
-// With calls f with the registry's lock held.
+// With calls f with the lock held.
 func (r *Registry) With(f func()) {
 	r.Lock()
 	defer r.Unlock()
 	f()
 }
 
-// Ask makes one request, and returns reply's result unless the network loses it.
+// Ask makes one request; the network may lose its result.
 func Ask[T any](r *Registry, name string, reply func() (T, error)) (v T, err error) {
 	err = r.Moments.Call(name, errAway, func() (err error) {
 		r.Lock()
@@ -54,7 +53,7 @@ func Ask[T any](r *Registry, name string, reply func() (T, error)) (v T, err err
 	return v, err
 }
 
-// Change requests a change, which is made once per op id.
+// Change makes a change once per op id.
 func Change[T any](r *Registry, name, opID string, asked any, change func() (T, error)) (T, error) {
 	return Ask(r, name, func() (v T, err error) {
 		if old, known := r.answers[opID]; known {
@@ -74,13 +73,13 @@ func Change[T any](r *Registry, name, opID string, asked any, change func() (T, 
 	})
 }
 
-// Fence begins a new epoch of a host, unknown to the host until Rejoin.
+// Fence begins a host's next epoch, unknown to the host until Rejoin.
 func (r *Registry) Fence(host string) { r.With(func() { r.NextEpoch(host, false) }) }
 
-// Refence fences a host that comes back at once, with everything that it had.
+// Refence fences a host that is back at once, with everything that it had.
 func (r *Registry) Refence(host string) { r.With(func() { r.NextEpoch(host, true) }) }
 
-// NextEpoch begins a new epoch of a host. Known reports whether the host knows it. The caller holds
+// NextEpoch begins a host's next epoch; known reports whether the host knows it. The caller holds
 // the lock.
 func (r *Registry) NextEpoch(host string, known bool) {
 	e := r.epochs[host]
@@ -88,7 +87,7 @@ func (r *Registry) NextEpoch(host string, known bool) {
 	r.setEpoch(host, e, known)
 }
 
-// Rejoin brings a host back: it knows its epoch from now on.
+// Rejoin makes a host know its epoch.
 func (r *Registry) Rejoin(host string) { r.With(func() { r.setEpoch(host, r.epochs[host], true) }) }
 
 func (r *Registry) setEpoch(host string, e epoch, known bool) {
@@ -101,30 +100,29 @@ func (r *Registry) setEpoch(host string, e epoch, known bool) {
 	r.epochs[host] = e
 }
 
-// ReportedEpoch returns the epoch that a host knows, and that its requests carry.
+// ReportedEpoch returns the epoch that a host knows and sends.
 func (r *Registry) ReportedEpoch(host string) int64 {
 	r.Lock()
 	defer r.Unlock()
 	return 1 + r.epochs[host].known
 }
 
-// NewestEpoch returns the epoch of a host.
+// NewestEpoch returns a host's epoch.
 func (r *Registry) NewestEpoch(host string) int64 {
 	r.Lock()
 	defer r.Unlock()
 	return r.Newest(host)
 }
 
-// SetNewest sets the epoch of a host, as in a registry restored from a backup. The caller holds the
-// lock.
+// SetNewest sets a host's epoch, as a restore from a backup does. The caller holds the lock.
 func (r *Registry) SetNewest(host string, newest int64) {
 	r.setEpoch(host, epoch{newest - 1, r.epochs[host].known}, false)
 }
 
-// Newest is NewestEpoch for callers that hold the lock.
+// Newest is NewestEpoch with the lock held.
 func (r *Registry) Newest(host string) int64 { return 1 + r.epochs[host].fences }
 
-// CheckEpoch refuses requests from a host's epoch other than the newest. The caller holds the lock.
+// CheckEpoch refuses another epoch of a host than the newest. The caller holds the lock.
 func (r *Registry) CheckEpoch(host string, epoch int64) error {
 	if newest := r.Newest(host); epoch != newest {
 		return api.Errorf(api.CodeStaleEpoch, "the host is in epoch %d", newest).With("epoch", float64(newest))

@@ -10,10 +10,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// ErrNoSnapshots is the error of a cluster with a user that may not make snapshots.
+// ErrNoSnapshots is a cluster's error for a user without the right to make snapshots.
 var ErrNoSnapshots = errors.New("error opening image: (1) Operation not permitted")
 
-// Snapshot returns the data about a snapshot of an RBD image.
+// Snapshot describes a snapshot of an RBD image.
 func (i *Images) Snapshot(ctx context.Context, path, name string, compare bool) (rbd.Snapshot, error) {
 	if i.Fake.Silent(path) {
 		return rbd.Snapshot{}, image.ErrSilent
@@ -22,8 +22,7 @@ func (i *Images) Snapshot(ctx context.Context, path, name string, compare bool) 
 	return rbd.Snapshot{ID: s.ID, Protected: s.Protected, Written: compare && s.Written}, absent(err)
 }
 
-// MakeSnapshot makes a snapshot of the RBD image with this fingerprint, or returns NoSnapshots if
-// that is set.
+// MakeSnapshot makes a snapshot of the RBD image with this fingerprint, or returns NoSnapshots.
 func (i *Images) MakeSnapshot(ctx context.Context, path, fingerprint, name string) error {
 	if i.NoSnapshots != nil {
 		return i.NoSnapshots

@@ -18,9 +18,9 @@ import (
 // Pass lets fake time pass in a bubble.
 func Pass(d time.Duration) { <-time.After(d) }
 
-// EveryCall makes trials, each in a bubble: one with a happening at its first call, one with a
-// happening at a later call, and so on, until a trial ends before its happening. Stride returns the
-// distance to the next call.
+// EveryCall makes trials, each in a bubble, with a happening at the first call, at a later call,
+// and so on, until a trial ends before its happening. stride returns the distance to the next
+// call.
 func EveryCall(t *testing.T, stride func(n int) int, trial func(t *testing.T, n int) (happened bool)) {
 	t.Helper()
 	for n := 1; ; n += stride(n) {
@@ -34,7 +34,7 @@ func EveryCall(t *testing.T, stride func(n int) int, trial func(t *testing.T, n 
 	}
 }
 
-// Stride returns a stride of 1 or, with -short (which is for the race detector), of short.
+// Stride returns a stride of 1, or with -short (for the race detector) of short.
 func Stride(short int) func(n int) int {
 	return func(int) int {
 		if testing.Short() {
@@ -44,7 +44,7 @@ func Stride(short int) func(n int) int {
 	}
 }
 
-// BeforeAndAfter runs f twice: for a happening before a call's effect, and after it.
+// BeforeAndAfter runs f for a happening before a call's effect, and after it.
 func BeforeAndAfter(t *testing.T, f func(t *testing.T, after bool)) {
 	t.Helper()
 	for _, after := range []bool{false, true} {
@@ -73,8 +73,7 @@ func Insist(t *testing.T, ask func(try int) error) error {
 	}
 }
 
-// Recorder is the part of testing.TB that the fake's assertions need, for worlds that return errors
-// instead of failing the test.
+// Recorder is the fake's part of testing.TB, for worlds that return errors.
 type Recorder struct {
 	testing.TB
 	Problems []error
@@ -89,7 +88,7 @@ func (r *Recorder) Errorf(format string, args ...any) {
 }
 
 // EverySeed makes a trial in a bubble for each of some seeds, until one fails. The seed determines
-// every random choice of its trial.
+// every random choice.
 func EverySeed(t *testing.T, seeds int, trial func(t *testing.T, rng *rand.Rand)) {
 	t.Helper()
 	seedtest.Every(t, seeds, func(t *testing.T, seed uint64) {
@@ -97,8 +96,7 @@ func EverySeed(t *testing.T, seeds int, trial func(t *testing.T, rng *rand.Rand)
 	})
 }
 
-// SameTwice is seedtest.SameTwice for trials in a bubble, which return their calls of the
-// hypervisor.
+// SameTwice is seedtest.SameTwice for trials in a bubble, which return their hypervisor calls.
 func SameTwice(t *testing.T, trial func(t *testing.T, rng *rand.Rand) (calls []string)) {
 	t.Helper()
 	seedtest.SameTwice(t, 40, func(t *testing.T, seed uint64) (drawn []uint64, calls []string) {
