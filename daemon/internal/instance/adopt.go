@@ -20,36 +20,33 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Registry is the part of the registry that adoption needs.
+// Registry is the adoption's part of the registry.
 type Registry interface {
 	EachVolume(ctx context.Context, do func(*api.Volume) error) error
 	Instances(ctx context.Context) ([]api.Instance, error)
 	RegisterInstance(ctx context.Context, opID string, in api.InstanceRegister) (api.Instance, error)
 }
 
-// Inspect returns the size of an image of known format, and the base images that its header names.
+// Inspect returns the size and the base images of an image of known format.
 type Inspect func(ctx context.Context, path string, format api.Format) (api.Location, error)
 
 // Adopter adopts the disks of existing domains: each becomes a volume with one attachment, at its
-// present location. Adoption changes nothing on the host.
+// location. Nothing on the host changes.
 type Adopter struct {
 	HV       Hypervisor
 	Registry Registry
 	Inspect  Inspect
 	HostID   string
-	// HostName is the host's name in the registry.
 	HostName string
-	// Claims finds the users of images.
-	Claims *location.Claims
-	// Rules limit where the image of a new volume may be.
+	Claims   *location.Claims
+	// Rules limit the places of new volumes' images.
 	Rules location.Rules
 	// Adoptable refuses an image that a volume has left by a move of this host (released.Sources);
-	// the refusal begins with verdict. Nil if no volume was ever moved.
+	// the refusal begins with verdict. Nil: no volume was ever moved.
 	Adoptable func(ctx context.Context, path, verdict string) error
 }
 
-// Adopt registers the domain named in in. If this host has registered it already, Adopt returns the
-// existing instance, and already is true.
+// Adopt registers the domain named in in. already: this host has registered it before.
 func (a *Adopter) Adopt(ctx context.Context, opID string, in api.InstanceAdopt) (inst api.Instance, already bool, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
@@ -62,8 +59,8 @@ func (a *Adopter) Adopt(ctx context.Context, opID string, in api.InstanceAdopt) 
 	return a.adopt(ctx, opID, &doms[i], in)
 }
 
-// AdoptAll registers every unregistered domain of the host. It returns all instances, and the names
-// of those registered before. It stops at the first domain that cannot be registered.
+// AdoptAll registers every unregistered domain of the host, until the first failure. It returns
+// all instances, and the names of those registered before.
 func (a *Adopter) AdoptAll(ctx context.Context, opID string, in api.InstanceAdopt) (out []api.Instance, already []string, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
@@ -86,7 +83,7 @@ func (a *Adopter) AdoptAll(ctx context.Context, opID string, in api.InstanceAdop
 	return out, already, nil
 }
 
-// stoppedAt adds to an error the domain that ended the adoption, and the number of adopted domains.
+// stoppedAt adds to an error the failed domain and the number of adopted domains.
 func stoppedAt(domain string, before int, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {
@@ -100,7 +97,7 @@ func stoppedAt(domain string, before int, err error) error {
 func (a *Adopter) domains(ctx context.Context) ([]hv.Domain, error) {
 	doms, err := a.HV.Domains(ctx)
 	var unreadable *hv.Unreadable
-	if errors.As(err, &unreadable) || errors.Is(err, hv.ErrUnavailable) { // an unread domain may share a disk with the adopted one
+	if errors.As(err, &unreadable) || errors.Is(err, hv.ErrUnavailable) { // it may share a disk with the adopted domain
 		return nil, request.Refused(err)
 	}
 	if err != nil {
@@ -132,7 +129,7 @@ func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain, in api
 	return inst, false, err
 }
 
-// register registers a domain with its disks. No other request takes an image during the call.
+// register registers a domain with its disks, while no other request takes an image.
 func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, in api.InstanceAdopt) (api.Instance, error) {
 	volumes := map[string]bool{}
 	if err := a.Registry.EachVolume(ctx, func(v *api.Volume) error { volumes[v.ID] = true; return nil }); err != nil {
@@ -168,8 +165,8 @@ func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, in 
 	return a.Registry.RegisterInstance(ctx, opID, reg)
 }
 
-// findPool sets the pool of a disk. It returns a reason if the definition must first name the image
-// by another path.
+// findPool sets a disk's pool, or returns why the definition must first name the image by another
+// path.
 func (a *Adopter) findPool(ctx context.Context, disk *api.AdoptedDisk) (why string, err error) {
 	named := disk.Location.Path
 	if disk.Location, err = location.InPool(ctx, a.HV, disk.Location); err != nil || disk.Location.Path == named {
@@ -179,7 +176,7 @@ func (a *Adopter) findPool(ctx context.Context, disk *api.AdoptedDisk) (why stri
 		named, disk.Location.Pool, disk.Location.Path), nil
 }
 
-// disk returns a disk as a future volume, or the reason why it cannot become one.
+// disk returns a disk as a future volume, or why it cannot become a volume.
 func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.AdoptedDisk, string) {
 	top := d.Top()
 	switch {
@@ -229,13 +226,12 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 	}, ""
 }
 
-// noAddress is the reason why a network disk cannot become a volume.
 const noAddress = "not a volume: it is reached over a network, and of such disks only these become volumes: " +
 	"exports of an NBD server at a Unix socket of this host or over TCP, without TLS, secrets or other settings in the <source>, and with letters, digits and . _ - + : @ / in their names; " +
 	"RBD images of a Ceph cluster of rbd_clusters in volferryd.toml, with the very monitors, user and secret (by its uuid) that are listed there, with letters, digits and . _ - + in their names, and with no snapshot, configuration file, encryption or other setting in the <source>"
 
-// otherChain returns how a disk's chain differs from the header of its image. Then it is unknown
-// which of them was in use when the guest wrote.
+// otherChain returns how a disk's chain differs from its image's header: it is unknown which chain
+// the guest's writes belong to.
 func otherChain(d *hv.Disk, l api.Location) string {
 	names := func(images []string) string { return cmp.Or(strings.Join(images, ", "), "none") }
 	var stated, written []string
@@ -269,7 +265,6 @@ func (a *Adopter) place(ctx context.Context, disk *api.AdoptedDisk, dom *hv.Doma
 	return a.outside(ctx, disk.Location, known)
 }
 
-// openedWith returns how QEMU opens an image, in words.
 func openedWith(luksSecret string) string {
 	if luksSecret == "" {
 		return "without a secret"
@@ -277,8 +272,8 @@ func openedWith(luksSecret string) string {
 	return "as LUKS with the secret " + luksSecret
 }
 
-// bases returns why base images keep an image from becoming a volume, "" if they do not: a base
-// image may not be written, and a volume's base image may not be another volume.
+// bases returns why an image cannot become a volume because of base images, or "": a base image
+// may not be written, and a volume's base image may not be another volume.
 func bases(look *location.Look, l api.Location) (string, error) {
 	holder, err := look.Holder(l.Path, location.Self{})
 	if err == nil && holder.BaseOf != nil {
@@ -297,8 +292,8 @@ func bases(look *location.Look, l api.Location) (string, error) {
 	return "", err
 }
 
-// outside returns why the place of an image, or of a base image, keeps it from becoming a volume;
-// "" if it does not. An existing volume stays a volume.
+// outside returns why the place of an image, or of a base image, excludes a volume, or "". An
+// existing volume stays a volume.
 func (a *Adopter) outside(ctx context.Context, l api.Location, known bool) (string, error) {
 	if known {
 		return "", nil
@@ -310,17 +305,16 @@ func (a *Adopter) outside(ctx context.Context, l api.Location, known bool) (stri
 	return "not a volume: " + err.Error(), nil
 }
 
-// isShared reports whether the domain shares the image with other processes, in its definition and
-// in its running process.
+// isShared reports whether the domain shares the image, in its definition and in its process.
 func isShared(dom *hv.Domain, d *hv.Disk) bool {
 	live := dom.LiveDisk(d.Target)
 	return d.Shareable && (live == nil || live.Shareable)
 }
 
-// identify gives the disk its volume. If the registry has a volume of this image, by any path, that
-// volume is used: the instance was forgotten and comes back, or another instance has it. Otherwise
-// the volume is new; its id is the disk's serial if that is a UUID without a volume on any host.
-// Known reports whether the volume exists already. An image with another user is refused.
+// identify gives the disk its volume. A known volume of this image, by any path, is used: the
+// instance was forgotten and comes back, or another instance has it. A new volume's id is the
+// disk's serial if that is a UUID without a volume on any host. It refuses an image with another
+// user.
 func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes map[string]bool) (known bool, err error) {
 	path := disk.Location.Path
 	holder, err := look.Holder(path, location.Self{})
@@ -370,8 +364,8 @@ func BootIndexes(disks []hv.Disk) map[string]*int {
 	return out
 }
 
-// Reported returns the state of an instance for a report. An older registry does not know the
-// standstill states, so the report has the state paused and a separate standstill.
+// Reported returns an instance's state for a report. An older registry does not know the
+// standstill states, so they are reported as paused, with a separate standstill.
 func Reported(dom *hv.Domain) (state, standstill api.InstanceState) {
 	state = StateOf(dom)
 	if state.Standstill() {
@@ -401,7 +395,7 @@ func StateOf(dom *hv.Domain) api.InstanceState {
 	return api.InstanceError
 }
 
-// Hypervisor has the calls of hv.Hypervisor that the package makes.
+// Hypervisor is the package's part of hv.Hypervisor.
 type Hypervisor interface {
 	Domains(ctx context.Context) ([]hv.Domain, error)
 	Pools(ctx context.Context) ([]hv.PoolInfo, error)

@@ -13,28 +13,27 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Drift is how the domain of an instance differs from the registry's record.
+// Drift is the difference between an instance's domain and the registry's record.
 type Drift struct {
-	// Note describes the difference and its remedy to a person; empty if there is no difference.
+	// Note describes difference and remedy to a person, or is empty.
 	Note string
-	// Differs reports that its disks are not at the locations of its volumes.
+	// Differs: its disks are not at its volumes' locations.
 	Differs bool
-	// Gone reports that the domain does not exist.
+	// Gone: the domain does not exist.
 	Gone bool
-	// Elsewhere reports that the guest was moved to another host: it may run although its domain is
-	// off.
+	// Elsewhere: the guest was moved to another host, and may run although its domain is off.
 	Elsewhere bool
-	// NoRoot reports that root slot and definition have no root disk. The domain must be guarded
+	// NoRoot: root slot and definition have no root disk. The domain must be guarded
 	// (guard.OwnerRoot, RootReason).
 	NoRoot bool
 }
 
-// DriftOf compares the domain of an instance, nil if it does not exist, with the registry's record.
-// The caller omits attachments that are being changed.
+// DriftOf compares an instance's domain, or nil, with the registry's record. The caller omits
+// attachments that are being changed.
 func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 	switch {
 	case inst.State.OnShelf():
-		return Drift{} // the op that brings it back checks it
+		return Drift{}
 	case dom == nil:
 		return Drift{Gone: true, Note: printable(fmt.Sprintf(
 			"its domain is gone from this host: somebody has undefined it, or moved it to another one. Where its guest runs on no other host, define it again (virsh define), or `%s` if it is not to come back", api.ShellLine("volferryctl", "instance", "forget", inst.Name)))}
@@ -46,28 +45,27 @@ func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 	return Drift{Note: printable(what), Differs: what != "" && dom.Persistent, NoRoot: noRootIn(inst, dom)}
 }
 
-// Remark returns a note about an instance with an unchanged domain.
+// Remark returns a note about an unchanged domain.
 func Remark(text string) Drift { return Drift{Note: printable(text)} }
 
 // UnderAnotherID returns the note about an instance without a domain if a domain of its name has
-// another UUID, as after `virsh define` of a definition without a UUID.
+// another UUID, as after `virsh define` without a UUID.
 func UnderAnotherID(inst api.Instance, dom *hv.Domain) string {
 	return printable(fmt.Sprintf("a domain of its name is defined, with UUID %s and not %s: to libvirt and to Volferry it is another domain, which nothing here guards or moves. If it is the same guest, give it its UUID back: shut it down, `%s`, put <uuid>%s</uuid> into what that prints, `%s`, and `virsh define` the file",
 		dom.ID, inst.ID, api.ShellLine("virsh", "dumpxml", "--inactive", "--", dom.Name), inst.ID, api.ShellLine("virsh", "undefine", "--keep-nvram", "--", dom.Name)))
 }
 
-// Unreadable returns the note about an instance with an unreadable domain.
+// Unreadable returns the note about an unreadable domain.
 func Unreadable(dom hv.UnreadableDomain) string {
 	return printable(fmt.Sprintf("libvirt cannot tell what its domain is like: %v; until it can (`%s`), nothing is begun on this host that another domain may be in the way of", dom.Err, api.ShellLine("virsh", "dumpxml", "--", dom.Name)))
 }
 
-// noRootIn reports whether neither the registry nor the definition has a root.
 func noRootIn(inst api.Instance, dom *hv.Domain) bool {
 	return inst.LacksRoot() && dom.Persistent && dom.ConfigDisk(inst.RootSlot().Device) == nil
 }
 
-// maxNote is the registry's limit for a note, in characters. Users of virsh choose the names and
-// paths in it.
+// maxNote is the registry's limit in characters. Users of virsh choose the names and paths in a
+// note.
 const maxNote = 1000
 
 func printable(note string) string {
@@ -80,5 +78,5 @@ func printable(note string) string {
 	return string(runes[:min(len(runes), maxNote)])
 }
 
-// RootReason is the reason of the guard of an instance without a root volume (guard.OwnerRoot).
+// RootReason is the guard's reason for an instance without a root volume (guard.OwnerRoot).
 func RootReason(name string) string { return subject.NoRoot("start", name).Message }

@@ -14,19 +14,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Config has the settings of the ops of instances.
+// Config has the settings of instances.
 type Config struct {
-	// RequestTimeout bounds how long a request waits for a system that does not answer; 0 is
-	// request.DefaultTimeout.
+	// RequestTimeout bounds a request's wait for a silent system; 0 is request.DefaultTimeout.
 	RequestTimeout time.Duration
-	// SaveDir is the directory of save images, for moves with all guests paused.
+	// SaveDir is the directory of save images.
 	SaveDir string
-	// BootID identifies this boot of the host. If it is empty, each new Manager counts as a new
-	// boot.
+	// BootID identifies this boot of the host. If it is empty, each Manager counts as a new boot.
 	BootID string
 }
 
-// Manager starts, stops, pauses, reboots and shelves the instances of this host. It is safe for
+// Manager starts, stops, pauses, reboots and shelves this host's instances. It is safe for
 // concurrent use.
 type Manager struct {
 	admission request.Admission
@@ -40,8 +38,8 @@ type Host = subject.Host
 // Ports are the systems that the ops of instances use.
 type Ports = subject.Ports
 
-// New returns a manager and registers its plans with the runner. Journal is the runner's journal.
-// Host returns this host's identity.
+// New returns a manager and registers its plans with the runner. journal is the runner's, host
+// returns this host's identity.
 func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	m := &Manager{
 		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Kinds: subject.Kinds, Timeout: cfg.RequestTimeout},
@@ -52,15 +50,14 @@ func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host fu
 	return m
 }
 
-// Plans returns the plans of all op kinds of instances.
+// Plans returns the plans of the instances' op kinds.
 func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
 
-// Unresumed returns why guests stay paused that a move has suspended and that libvirt does not
-// resume.
+// Unresumed returns why libvirt does not resume guests that a move has suspended.
 func (m *Manager) Unresumed() []string { return m.env.Memory.Unresumed() }
 
-// CheckForget refuses to forget an instance if its disks are not at its volumes' locations, because
-// nothing else would show that the guest uses the wrong image. It changes nothing.
+// CheckForget refuses to forget an instance with disks elsewhere than its volumes: nothing else
+// would show that the guest uses the wrong image. It changes nothing.
 func (m *Manager) CheckForget(ctx context.Context, inst api.Instance) error {
 	return m.env.Repair.CheckForget(ctx, inst)
 }

@@ -59,8 +59,8 @@ func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 	return out, nil
 }
 
-// OrphanedSave returns a note about an instance that is guarded for a move unknown to the registry;
-// "" if there is no such guard.
+// OrphanedSave returns a note about an instance that is guarded for a move unknown to the
+// registry, or "".
 func OrphanedSave(inst api.Instance, guards []guard.Guard) string {
 	for _, held := range guards {
 		id, ok := strings.CutPrefix(held.Owner, guard.OwnerPause)

@@ -10,15 +10,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// BeginStart starts an instance that is off. Every Begin method returns the instance once the op is
-// admitted, or the refusal; the op with this id continues on its own. A repeated request gets the
-// same answer. InstanceRef is the instance's id, name, or the beginning of its id.
+// BeginStart starts an instance that is off. Every Begin method returns the instance once the op
+// is admitted, or the refusal; the op with this id continues by itself. A repeated request gets
+// the same answer. instanceRef is the instance's id, name, or the beginning of its id.
 func (m *Manager) BeginStart(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
 	return m.begin(ctx, opID, subject.KindStart, instanceRef, subject.Stopping{})
 }
 
 // BeginStop stops an instance. A guest that does not shut down in time keeps running
-// (instance_busy). With Force the power is cut.
+// (instance_busy). Force cuts the power.
 func (m *Manager) BeginStop(ctx context.Context, opID, instanceRef string, in api.InstanceStop) (api.Instance, error) {
 	return m.begin(ctx, opID, subject.KindStop, instanceRef, subject.Stopping(in))
 }
@@ -33,7 +33,7 @@ func (m *Manager) BeginPause(ctx context.Context, opID, instanceRef string) (api
 	return m.begin(ctx, opID, subject.KindPause, instanceRef, subject.Stopping{})
 }
 
-// BeginUnpause lets a paused instance run.
+// BeginUnpause resumes a paused instance.
 func (m *Manager) BeginUnpause(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
 	return m.begin(ctx, opID, subject.KindUnpause, instanceRef, subject.Stopping{})
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// BeginRepair corrects the definition of an instance that is off: each disk names the image of its
-// volume or, for a moving volume, the overlay. It refuses if a move's source was written since, or
-// if that is unknown. While a migration's op waits for the operator, it corrects only the disk of
-// that migration, also for a running guest. See BeginStart.
+// BeginRepair corrects the definition of an instance that is off: each disk names its volume's
+// image or, for a moving volume, the overlay. It refuses if a move's source was, or may have been,
+// written since. While a migration's op waits for the operator, it corrects only that migration's
+// disk, also for a running guest.
 func (m *Manager) BeginRepair(ctx context.Context, opID, instanceRef string, how api.InstanceRepair) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: subject.KindRepair, Body: repairBody(instanceRef, how),
@@ -37,8 +37,8 @@ func (m *Manager) BeginRepair(ctx context.Context, opID, instanceRef string, how
 	})
 }
 
-// repairBody returns the body of a repair. Without flags it equals an older version's body, because
-// the journal recognises repeated requests by the body.
+// repairBody returns a repair's body. Without flags it equals an older version's: the journal
+// recognises repeated requests by the body.
 func repairBody(instance string, how api.InstanceRepair) instanceBody {
 	if how == (api.InstanceRepair{}) {
 		return instanceBody{Instance: instance}

@@ -13,9 +13,9 @@ import (
 
 // BeginRestore restores an instance that was saved for a migration, with the volume at the
 // location. Until BeginResume it stays paused and guarded and keeps its save image, because other
-// guests of the volume may not be restored yet. An instance that was not saved is not changed. If
-// the restore is impossible, the instance stays saved and guarded (needs_operator); the restore may
-// be requested again. With DiscardMemory the instance is off afterwards.
+// guests of the volume may not be restored yet. An instance that was not saved does not change. If
+// the restore is impossible, the instance stays saved and guarded (needs_operator), and the
+// restore may be repeated. With DiscardMemory the instance is off afterwards.
 func (m *Manager) BeginRestore(ctx context.Context, opID, instanceRef string, in api.InstanceRestore) (api.Instance, error) {
 	kind := subject.KindRestorePaused
 	if in.DiscardMemory {

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// BeginResume returns an instance that was suspended for a migration to its earlier state: running,
-// paused or off. It removes the save image and the guard before the guest runs.
+// BeginResume returns an instance that was suspended for a migration to its earlier state:
+// running, paused or off. Save image and guard are removed before the guest runs.
 func (m *Manager) BeginResume(ctx context.Context, opID, instanceRef string, in api.InstanceResume) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: subject.KindResume, Body: instanceBody{instanceRef, in},

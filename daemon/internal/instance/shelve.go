@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// BeginShelve puts an instance on the shelf: the instance is stopped, its definition is stored in
-// the registry, and its domain is removed from the host.
+// BeginShelve stops an instance, stores its definition in the registry, and removes its domain
+// from the host.
 func (m *Manager) BeginShelve(ctx context.Context, opID, instanceRef string, how api.InstanceShelve) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: subject.KindShelve, Body: instanceBody{instanceRef, how},

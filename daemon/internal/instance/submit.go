@@ -12,15 +12,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// instanceBody is the request as the journal keeps it; it distinguishes a repeated request from
-// another one.
+// instanceBody is the journal's request, which distinguishes repeated requests.
 type instanceBody struct {
 	Instance string `json:"instance"`
 	In       any    `json:"in,omitempty"`
 }
 
-// submit stores the op of a request, waits until it is granted, and returns the instance. Asks are
-// the steps, besides the first, that may refuse it.
+// submit stores a request's op, waits until it is granted, and returns the instance. asks are the
+// steps, besides the first, that may refuse it.
 func (m *Manager) submit(ctx context.Context, req request.Request, asks ...string) (api.Instance, error) {
 	o, err := m.admission.Submit(ctx, req)
 	if err != nil {
@@ -31,15 +30,15 @@ func (m *Manager) submit(ctx context.Context, req request.Request, asks ...strin
 		return api.Instance{}, fmt.Errorf("read op %s: %w", o.ID, err)
 	}
 	st, err := m.admission.Granted(ctx, o.ID, append(asks, subject.StepNameAdmit)...)
-	// An admitted save is not refused, whatever its result: it may have left the guest paused. Its
-	// op has the result.
+	// An admitted save is not refused: it may have left the guest paused, and its op has the
+	// result.
 	if _, admitted := st.Outputs[subject.StepNameAdmit]; err != nil && !admitted {
 		return api.Instance{}, err
 	}
 	return m.currentInstance(ctx, &s), nil
 }
 
-// currentInstance returns the instance's present state, as far as registry and libvirt answer.
+// currentInstance returns the instance as far as registry and libvirt answer.
 func (m *Manager) currentInstance(ctx context.Context, s *subject.Subject) api.Instance {
 	inst, err := m.env.Subject.FindInstance(ctx, s.InstanceID)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// BeginUnshelve brings a shelved instance to this host. At the end of the op the instance is
-// stopped, and another op (api.StartOp) starts it.
+// BeginUnshelve brings a shelved instance to this host, where another op (api.StartOp) starts it.
 func (m *Manager) BeginUnshelve(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: subject.KindUnshelve, Body: instanceBody{Instance: instanceRef},

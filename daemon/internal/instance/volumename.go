@@ -8,13 +8,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// domainNameBytes bounds the part of a domain's name in the names of its volumes, which have a
-// limit of their own.
 const domainNameBytes = 128
 
 // volumeName returns the name for the volume of a domain's disk. libvirt permits any domain name,
-// but a volume's name has only letters, digits, dots, underscores and hyphens. Other characters
-// become hyphens; then the beginning of the domain's id makes the name unique.
+// but volumes' names have only letters, digits, dots, underscores and hyphens, and a limit of
+// their length. Other characters become hyphens; then the beginning of the domain's id makes the
+// name unique.
 func volumeName(dom *hv.Domain, target string) string {
 	plain := strings.Map(func(r rune) rune {
 		if isPlain(r) || r == '.' || r == '_' {
