@@ -27,13 +27,13 @@ type Env struct {
 	parts        moveParts
 	registry     site
 	runner       subject.Runner
-	// unresumed has the guests, by instance, that moves of shared volumes could not resume.
+	// unresumed has the guests, by instance, that moves could not resume.
 	unresumed request.Unresumed
 
 	subject *subject.Env
 }
 
-// New makes an Env of the ports, and of the packages below this one.
+// New makes an Env.
 func New(d *subject.Deps, subjectEnv *subject.Env) *Env {
 	return &Env{
 		cfg:          d.Cfg,

@@ -14,25 +14,25 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// PauseInput is the input of the ops that suspend, save and restore an instance for a
-// migration with all guests paused.
+// PauseInput is the input of ops that suspend, save and restore an instance for a migration with
+// all guests paused.
 type PauseInput struct {
 	subject.Subject
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 	VolumeName  string `json:"volume_name"`
-	// Device is the volume's disk in the instance. Location is the volume's present location or,
-	// for a restore, its future one.
+	// Device is the volume's disk in the instance. Location is the volume's present or, for a
+	// restore, future location.
 	Device   string       `json:"device"`
 	Location api.Location `json:"location"`
 	// Memory is the path of the save image.
 	Memory string `json:"memory"`
-	// Suspended reports that an earlier op has suspended and guarded the instance: the undo of a
-	// save must not resume it.
+	// Suspended: an earlier op has suspended and guarded the instance, and the undo of a save must
+	// not resume it.
 	Suspended bool `json:"suspended,omitempty"`
 }
 
-// Owner returns the owner of the guard that prevents a start of the instance.
+// Owner returns the owner of the guard.
 func (in *PauseInput) Owner() string { return guard.OwnerPause + in.MigrationID }
 
 func (in *PauseInput) reason() string {
@@ -40,12 +40,12 @@ func (in *PauseInput) reason() string {
 		in.InstanceName, in.VolumeName, api.ShellLine("volferryctl", "migration", "show", in.MigrationID))
 }
 
-// SaveImagePath returns the path of the save image of an instance for a migration.
+// SaveImagePath returns the path of an instance's save image for a migration.
 func (e *Env) SaveImagePath(instanceID, migrationID string) string {
 	return filepath.Join(e.cfg.SaveDir, instanceID+"."+migrationID+".ram")
 }
 
-// PauseInput returns the input of an op for a migration that has locked the instance.
+// PauseInput returns an op's input for a migration that has locked the instance.
 func (e *Env) PauseInput(ctx context.Context, instanceRef, migrationID, volumeID string) (*PauseInput, error) {
 	if _, err := uuid.Parse(migrationID); err != nil { // it is part of a file name
 		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", migrationID)
@@ -78,8 +78,8 @@ func (e *Env) PauseInput(ctx context.Context, instanceRef, migrationID, volumeID
 	return in, nil
 }
 
-// lockedFor refuses a migration that has not locked the instance: it would find the guests in the
-// middle of another move.
+// lockedFor refuses a migration that has not locked the instance: the guests may be in another
+// move.
 func lockedFor(inst api.Instance, migrationID string) error {
 	switch {
 	case inst.Locked && inst.LockedBy == migrationID:

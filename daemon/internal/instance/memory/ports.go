@@ -10,7 +10,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hypervisor has the calls of subject.Hypervisor that this package makes.
 type hypervisor interface {
 	SetConfigChain(ctx context.Context, id string, target string, chain []hv.Image) error
 	Domains(ctx context.Context) ([]hv.Domain, error)
@@ -24,7 +23,6 @@ type hypervisor interface {
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
 
-// site has the calls of subject.Site that this package makes.
 type site interface {
 	Volume(ctx context.Context, ref string) (api.Volume, error)
 	Instance(ctx context.Context, ref string) (api.Instance, error)
@@ -32,7 +30,6 @@ type site interface {
 	PermitPause(ctx context.Context, opID string, migration string, in api.PausePermit) (api.Migration, error)
 }
 
-// guards has the calls of subject.GuardKeeper that this package makes.
 type guards interface {
 	Set(domainID string, owner string, reason string) error
 	Clear(domainID string, owner string) error
@@ -43,13 +40,11 @@ type guards interface {
 	Enforced() error
 }
 
-// locations has the calls of subject.Locations that this package makes.
 type locations interface {
 	CheckLocation(ctx context.Context, l api.Location, verdict string) error
 	CheckImages(l api.Location) error
 }
 
-// images has the calls of subject.Images that this package makes.
 type images interface {
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
 	InUse(ctx context.Context, path string, ours func(context.Context) (least int, most int, err error)) (string, error)
@@ -58,12 +53,10 @@ type images interface {
 	Flush(ctx context.Context, path string) error
 }
 
-// movingGuests has the calls of subject.MovingGuests that this package makes.
 type movingGuests interface {
 	MayStart(ctx context.Context, instanceID string) error
 }
 
-// moveParts has the calls of subject.Parts that this package makes.
 type moveParts interface {
 	CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error
 	StoodStill(ctx context.Context, migrationID string, instanceID string) error

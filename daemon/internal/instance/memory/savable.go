@@ -39,8 +39,8 @@ func savable(dom *hv.Domain, in *PauseInput) error {
 }
 
 // otherDisks returns a disk that has another image in a process or its save image than in the
-// definition; "" if there is none. It ignores the disk with the target except, and drives, because
-// their media may change.
+// definition, or "". It ignores the disk with the target except, and drives, which may have
+// changed media.
 func otherDisks(process, config []hv.Disk, except string) string {
 	defined := make(map[string]*hv.Disk)
 	for i := range config {
@@ -71,7 +71,6 @@ func otherDisks(process, config []hv.Disk, except string) string {
 	return ""
 }
 
-// uses reports whether a disk's chain is the image at path alone.
 func uses(d *hv.Disk, path string) bool {
 	return d != nil && len(d.Chain) == 1 && d.Chain[0].Path == path
 }
@@ -81,8 +80,7 @@ func (in *PauseInput) chainChanged(where string) error {
 		in.Device, where, in.InstanceName, in.VolumeName, in.Location.Path, api.ShellLine("volferryctl", "volume", "which", in.VolumeName))
 }
 
-// Bytes returns an upper bound for the save image of a domain: its RAM and QEMU's state of
-// the devices.
+// Bytes returns an upper bound for a domain's save image: its RAM and QEMU's device state.
 func Bytes(dom *hv.Domain) int64 {
 	if !dom.State.Active() {
 		return 0

@@ -18,12 +18,12 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// partSuffix and the id of this boot of the host end the name of an unfinished save image. So a
-// save image is complete and durable, or does not exist. A part of an earlier boot may be
+// partSuffix and the id of the host's boot end the name of an unfinished save image. So a save
+// image is complete and durable, or does not exist, and a part of an earlier boot may be
 // incomplete.
 const partSuffix = ".part."
 
-// SaveImageExists reports whether the save image exists. After an error this is unknown.
+// SaveImageExists reports whether the save image exists; unknown after an error.
 func SaveImageExists(in *PauseInput) (bool, error) { return fileExists(in.Memory) }
 
 func fileExists(path string) (bool, error) {
@@ -34,10 +34,9 @@ func fileExists(path string) (bool, error) {
 	return err == nil, err
 }
 
-// partPath is the path of the save image while it is written in this boot.
 func (e *Env) partPath(in *PauseInput) string { return in.Memory + partSuffix + e.cfg.BootID }
 
-// partPaths returns the parts of the save image, of all boots.
+// partPaths returns the save image's parts of all boots.
 func partPaths(in *PauseInput) ([]string, error) {
 	dir, name := filepath.Split(in.Memory)
 	entries, err := os.ReadDir(dir)
@@ -53,14 +52,13 @@ func partPaths(in *PauseInput) ([]string, error) {
 	return parts, nil
 }
 
-// unprovenSuffix replaces the boot's id in the name of a part during its flush; such a part counts
-// as an earlier boot's.
+// unprovenSuffix replaces the boot's id during a part's flush: the part then counts as an earlier
+// boot's.
 const unprovenSuffix = "not-stored"
 
-// commitSaveImage renames the complete part of this boot to the save image, once it is on stable
-// storage. During the flush its name has no boot, because the kernel reports a lost write only
-// once: after the daemon's death or a failed rename, the next flush would succeed and prove
-// nothing.
+// commitSaveImage renames this boot's complete part to the save image, once it is on stable
+// storage. During the flush its name has no boot, because the kernel reports a lost write once:
+// after the daemon's death or a failed rename, the next flush would prove nothing.
 func (e *Env) commitSaveImage(ctx context.Context, in *PauseInput) error {
 	part, unproven := e.partPath(in), in.Memory+partSuffix+unprovenSuffix
 	err := os.Rename(part, unproven)
@@ -86,8 +84,8 @@ func (e *Env) commitSaveImage(ctx context.Context, in *PauseInput) error {
 }
 
 // recoverSaveImage cleans up after an interrupted save of an instance that is off: a part that
-// libvirt has completed in this boot becomes the save image, and other parts are removed. Errors
-// are typed for the runner.
+// libvirt completed in this boot becomes the save image, and other parts are removed. Errors are
+// typed for the runner.
 func (e *Env) recoverSaveImage(ctx context.Context, in *PauseInput) error {
 	there, err := fileExists(e.partPath(in))
 	if err != nil {
@@ -118,8 +116,7 @@ func removeParts(in *PauseInput) error {
 	return nil
 }
 
-// removeSaveImage removes the save image, durably. The instance must have a process, which has the
-// RAM.
+// removeSaveImage removes the save image, durably. The instance's process must have the RAM.
 func removeSaveImage(in *PauseInput) error {
 	if err := removeParts(in); err != nil {
 		return err

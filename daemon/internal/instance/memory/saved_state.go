@@ -14,17 +14,18 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// SavedState is the state of an instance before its suspend or save: the output of that step.
+// SavedState is an instance's state before its suspend or save, in the step's output.
 type SavedState struct {
-	// State is running, paused or stopped; empty if the instance was neither suspended nor saved.
+	// State is running, paused or stopped, or empty for an instance that was neither suspended nor
+	// saved.
 	State hv.State `json:"state"`
 }
 
-// hadMemory reports whether the instance had RAM to save.
+// hadMemory reports whether there was RAM to save.
 func (r SavedState) hadMemory() bool { return r.State.Active() && r.State != "" }
 
-// stateOf returns the saved state of a domain. A guest that an I/O error has paused counts as
-// running, because it would continue after the repair.
+// stateOf returns a domain's saved state. A guest that an I/O error has paused counts as running:
+// it would continue after the repair.
 func stateOf(dom *hv.Domain) SavedState {
 	if dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError {
 		return SavedState{hv.StateRunning}
@@ -32,9 +33,9 @@ func stateOf(dom *hv.Domain) SavedState {
 	return SavedState{dom.State}
 }
 
-// SavedState reads from the journal the state of an instance before its save for a migration; zero
-// if it was never saved, or if the save was undone. A save counts while its undo lacks the restore
-// of the guest.
+// SavedState reads from the journal an instance's state before its save for a migration; zero if
+// it was never saved, or the save was undone. A save counts while its undo has not restored the
+// guest.
 func (e *Env) SavedState(ctx context.Context, in *PauseInput) (SavedState, error) {
 	var is SavedState
 	asleep, err := e.asleep(ctx, in)
@@ -51,8 +52,8 @@ func (e *Env) SavedState(ctx context.Context, in *PauseInput) (SavedState, error
 	return is, err
 }
 
-// suspendedState reads from the journal the state of an instance before its suspend for a
-// migration; zero without a suspend, or if it was undone.
+// suspendedState reads from the journal an instance's state before its suspend for a migration;
+// zero without a suspend, or if it was undone.
 func (e *Env) suspendedState(ctx context.Context, in *PauseInput) (is SavedState, err error) {
 	err = e.PauseOps(ctx, in, func(st op.Status) error {
 		if data, ok := st.Outputs[subject.StepNameSuspend]; ok && st.Op.Kind == subject.KindSuspend && st.State != op.StateUndone {
@@ -63,8 +64,8 @@ func (e *Env) suspendedState(ctx context.Context, in *PauseInput) (is SavedState
 	return is, err
 }
 
-// stateBefore returns the state of an instance before the migration. An older version saved
-// instances without suspending them first.
+// stateBefore returns an instance's state before the migration. An older version saved instances
+// without suspending them first.
 func (e *Env) stateBefore(ctx context.Context, in *PauseInput) (SavedState, error) {
 	is, err := e.suspendedState(ctx, in)
 	if err != nil || is.State != "" {
@@ -73,7 +74,7 @@ func (e *Env) stateBefore(ctx context.Context, in *PauseInput) (SavedState, erro
 	return e.SavedState(ctx, in)
 }
 
-// asleep reports whether the instance has no process, and its RAM is in the save image.
+// asleep reports whether the instance's RAM is only in the save image.
 func (e *Env) asleep(ctx context.Context, in *PauseInput) (bool, error) {
 	there, err := SaveImageExists(in)
 	if err != nil || !there {
@@ -83,8 +84,8 @@ func (e *Env) asleep(ctx context.Context, in *PauseInput) (bool, error) {
 	return dom == nil || !dom.State.Active(), err
 }
 
-// wakeRequested reports whether a restore or resume was requested: then no save for the same
-// migration may follow.
+// wakeRequested reports whether a restore or resume was requested: then no save for the migration
+// may follow.
 func (e *Env) wakeRequested(ctx context.Context, in *PauseInput) (bool, error) {
 	yes := false
 	err := e.PauseOps(ctx, in, func(st op.Status) error {
@@ -94,7 +95,7 @@ func (e *Env) wakeRequested(ctx context.Context, in *PauseInput) (bool, error) {
 	return yes, err
 }
 
-// PauseOps yields the ops of an instance for a migration, oldest first.
+// PauseOps yields an instance's ops for a migration, oldest first.
 func (e *Env) PauseOps(ctx context.Context, in *PauseInput, yield func(op.Status) error) error {
 	ops, err := e.journal.Group(ctx, in.InstanceID)
 	if err != nil {
@@ -126,15 +127,14 @@ func journalError(err error) error {
 	return op.Retry(request.BusyDelay, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err))
 }
 
-// savedStateOf returns the state of the instance before its suspend or save.
 func savedStateOf(r *op.Run) (SavedState, error) {
 	var was SavedState
 	_, err := r.Output(subject.StepNameSavedState, &was)
 	return was, err
 }
 
-// pauseKinds are the op kinds of a move with all guests paused. The value is true for the kinds
-// that bring an instance back.
+// pauseKinds are the op kinds of a move with all guests paused, with true for kinds that bring an
+// instance back.
 var pauseKinds = map[string]bool{
 	subject.KindSuspend: false, subject.KindSave: false, subject.KindRestore: true, subject.KindRestorePaused: true, subject.KindDiscard: true, subject.KindResume: true,
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// StepNameDiscard is the step that commits an op of KindDiscard.
+// StepNameDiscard commits an op of KindDiscard.
 const StepNameDiscard = "discard_memory"
 
-// StepDiscard discards the memory of an instance, in its save image or in a paused process: the
-// instance is off then, as after a power cut. Its guard stays until BeginResume. A running instance
-// is not changed.
+// StepDiscard discards an instance's memory, in its save image or a paused process: the instance
+// is off then, as after a power cut. Its guard stays until BeginResume. A running instance does
+// not change.
 func (e *Env) StepDiscard() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		if err := e.guards.Set(in.InstanceID, in.Owner(), in.reason()); err != nil {

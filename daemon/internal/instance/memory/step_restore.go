@@ -22,8 +22,8 @@ const (
 	stepNameResume          = "resume"
 )
 
-// WakingSteps are the steps of a restore that may have the guest paused: the guest is restored
-// paused, and resumes once its save image is removed.
+// WakingSteps are the steps of a restore that may have the guest paused: it is restored paused,
+// and resumed after the removal of its save image.
 func WakingSteps() []string { return []string{stepNameWake, StepNameRemoveSaveImage, stepNameResume} }
 
 // StepSavedState reads the state before the save, while no other op works on the instance.
@@ -56,7 +56,7 @@ func (e *Env) StepConnect() op.Step {
 }
 
 // checkPlace refuses a location that no volume of this host may have: the copying host chose the
-// path. The image in the definition may be anywhere, unless its path is a link.
+// path. The defined image may be anywhere, unless its path is a link.
 func (e *Env) checkPlace(ctx context.Context, in *PauseInput) error {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err != nil {
@@ -71,14 +71,13 @@ func (e *Env) checkPlace(ctx context.Context, in *PauseInput) error {
 	return in.placeRefused(err)
 }
 
-// image returns the volume's image in the hypervisor's form.
 func (e *Env) image(ctx context.Context, in *PauseInput) (hv.Image, error) {
 	info, err := e.images.Inspect(ctx, in.Location)
 	return location.Image(in.Location, info.Block), err
 }
 
-// StepName makes the persistent definition name the location, before the guard is cleared, so that
-// any start in between finds the right volume.
+// StepName makes the definition name the location before the guard is cleared, so that any start
+// finds the right volume.
 func (e *Env) StepName() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		img, err := e.image(ctx, in)
@@ -102,7 +101,7 @@ func (e *Env) StepName() op.Step {
 }
 
 // StepWake restores the guest from its save image, paused. While the save image exists the guest
-// has not run, so the step may be repeated after any crash. Guard and save image stay.
+// has not run, so the step may be repeated. Guard and save image stay.
 func (e *Env) StepWake() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		was, err := savedStateOf(r)

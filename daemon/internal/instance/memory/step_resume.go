@@ -12,8 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// StepStateBefore reads the state of the instance before the migration touched it, while no other
-// op works on it.
+// StepStateBefore reads the instance's state before the migration, while no other op works on it.
 func (e *Env) StepStateBefore() op.Step {
 	return subject.Step(subject.StepNameSavedState, func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		was, err := e.stateBefore(ctx, in)
@@ -24,9 +23,9 @@ func (e *Env) StepStateBefore() op.Step {
 	}, nil, nil)
 }
 
-// StepRemoveSaveImage removes the save image before the guest runs. After that the process has the
-// only RAM, and no guard is needed. A guest lost with its host after the restore has not run: it is
-// restored again, if the registry reports that no other guest of the volume has been resumed.
+// StepRemoveSaveImage removes the save image before the guest runs. Then only the process has the
+// RAM, and no guard is needed. A guest lost with its host after the restore has not run: it is
+// restored again, if the registry reports that no other guest of the volume was resumed.
 func (e *Env) StepRemoveSaveImage() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		was, err := savedStateOf(r)

@@ -18,8 +18,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckSave makes every check that needs no change. If an earlier op has already saved the instance
-// for the migration, before is the state that it found. Errors are typed for the runner.
+// CheckSave makes every check that needs no change. before is the state that an earlier op, which
+// has saved the instance, found. Errors are typed for the runner.
 func (e *Env) CheckSave(ctx context.Context, in *PauseInput) (before SavedState, err error) {
 	if yes, err := e.wakeRequested(ctx, in); err != nil || yes {
 		return before, errors.Join(err, saveTooLate(in, yes))
@@ -38,14 +38,14 @@ func (e *Env) CheckSave(ctx context.Context, in *PauseInput) (before SavedState,
 	return before, e.maySaveNow(ctx, in)
 }
 
-// ranOnDetail is the detail of a refusal that reports that a guest has run while others may be
-// saved already. InstanceDetail names its instance if another instance is being saved.
+// ranOnDetail is the detail of a refusal: a guest has run while others may be saved.
+// instanceDetail names its instance if another instance is being saved.
 const (
 	ranOnDetail    = "ran_on"
 	instanceDetail = "instance_id"
 )
 
-// checkSuspended refuses to save a guest that was not suspended, or that runs again: other guests'
+// checkSuspended refuses to save a guest that was not suspended, or runs again: other guests'
 // saved memory would be older than its writes.
 func (e *Env) checkSuspended(ctx context.Context, in *PauseInput, was SavedState) error {
 	if was.State == "" {
@@ -78,7 +78,7 @@ func (e *Env) maySaveNow(ctx context.Context, in *PauseInput) error {
 	return e.checkRoom(in, Bytes(dom), "its memory")
 }
 
-// checkRoom refuses to save an instance without enough free space for its memory.
+// checkRoom refuses a save without enough space for the memory.
 func (e *Env) checkRoom(in *PauseInput, need int64, what string) error {
 	free, err := e.subject.FreeBytes()
 	if err != nil {
@@ -91,8 +91,8 @@ func (e *Env) checkRoom(in *PauseInput, need int64, what string) error {
 	return nil
 }
 
-// checkRoomForAll refuses to save an instance without enough free space for the memory of all
-// guests of the volume on this host, which are saved together; none is saved yet.
+// checkRoomForAll refuses a save without enough space for the memory of all guests of the volume
+// on this host, which are saved together.
 func (e *Env) checkRoomForAll(ctx context.Context, in *PauseInput) error {
 	atts, err := e.registry.Attachments(ctx, in.VolumeID, "")
 	if err != nil {
@@ -104,14 +104,13 @@ func (e *Env) checkRoomForAll(ctx context.Context, in *PauseInput) error {
 		if err != nil {
 			return err
 		}
-		if dom != nil { // otherwise it is on another host
+		if dom != nil { // otherwise on another host
 			need += Bytes(dom)
 		}
 	}
 	return e.checkRoom(in, need, "the memory of all guests of volume "+in.VolumeName+" on this host")
 }
 
-// mayMove makes the checks of a move of the volume with running guests.
 func (e *Env) mayMove(ctx context.Context, in *PauseInput) error {
 	vol, err := e.registry.Volume(ctx, in.VolumeID)
 	if err != nil {
@@ -143,7 +142,6 @@ func saveTooLate(in *PauseInput, yes bool) error {
 	return subject.Forbidden("save", in.InstanceName, "migration %s has asked for it to be restored already", in.MigrationID)
 }
 
-// pausedDomain returns the domain of an instance, which must exist.
 func (e *Env) pausedDomain(ctx context.Context, in *PauseInput) (*hv.Domain, error) {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err == nil && dom == nil {
@@ -152,8 +150,8 @@ func (e *Env) pausedDomain(ctx context.Context, in *PauseInput) (*hv.Domain, err
 	return dom, err
 }
 
-// AdmitSave repeats the checks while no other op works on the instance. Its output is the state
-// that an earlier op found.
+// AdmitSave repeats the checks while no other op works on the instance. Its output is an earlier
+// op's state.
 func (e *Env) AdmitSave(ctx context.Context, r *op.Run, in *PauseInput) error {
 	inst, err := e.registry.Instance(ctx, in.InstanceID)
 	if err != nil {
@@ -169,7 +167,7 @@ func (e *Env) AdmitSave(ctx context.Context, r *op.Run, in *PauseInput) error {
 	return r.SetOutput(before)
 }
 
-// admittedState returns the output of AdmitSave. If it is not zero, an earlier op has saved the
+// admittedState returns AdmitSave's output. If it is not zero, an earlier op has saved the
 // instance, and this op neither saves nor restores it.
 func admittedState(r *op.Run) (SavedState, error) {
 	var was SavedState
@@ -177,8 +175,8 @@ func admittedState(r *op.Run) (SavedState, error) {
 	return was, err
 }
 
-// StepPauseGuard prevents starts of the instance, from before the end of its process until its
-// restore. If the restore fails the guard stays.
+// StepPauseGuard prevents starts from before the end of the process until its restore. The guard
+// stays if the restore fails.
 func (e *Env) StepPauseGuard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *PauseInput) error {
 		return e.guards.Set(in.InstanceID, in.Owner(), in.reason())
@@ -199,8 +197,8 @@ func (e *Env) StepPauseGuard() op.Step {
 	return subject.Step("guard", do, undo, observe)
 }
 
-// StepSave writes the RAM to the save image and ends the process. It first notes the state. A guest
-// that powers off meanwhile is off, which is enough for the move.
+// StepSave notes the state, writes the RAM to the save image and ends the process. A guest that
+// powers off meanwhile is off, which suffices for the move.
 func (e *Env) StepSave() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		dom, err := e.pausedDomain(ctx, in)
@@ -263,9 +261,8 @@ func (e *Env) StepSave() op.Step {
 	return subject.Step(subject.StepNameSave, do, undo, observe)
 }
 
-// saveMemory writes the save image of a guest with a process.
 func (e *Env) saveMemory(ctx context.Context, in *PauseInput) error {
-	// The guest has a process, so an earlier save image is outdated.
+	// The running guest's earlier save image is outdated.
 	if err := removeSaveImage(in); err != nil {
 		return err
 	}
@@ -282,8 +279,8 @@ func (e *Env) saveMemory(ctx context.Context, in *PauseInput) error {
 	return in.Refusal("save", err)
 }
 
-// notBeingSaved waits for the end of a save that the hypervisor still makes for a daemon that has
-// died: its file must not be touched.
+// notBeingSaved waits for the end of a save that libvirt still makes for a dead daemon: its file
+// must not be touched.
 func (e *Env) notBeingSaved(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
 	saving := dom.State == hv.StateOther
 	if dom.State.Active() && !saving {
@@ -299,8 +296,7 @@ func (e *Env) notBeingSaved(ctx context.Context, in *PauseInput, dom *hv.Domain)
 }
 
 // unsave brings back a guest that was saved, or was about to be. A guest that cannot be restored
-// (needs_operator) stays saved: the registry requests its restore anyway, and an operator may
-// repeat it.
+// (needs_operator) stays saved: the registry requests its restore, and an operator may repeat it.
 func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err == nil && dom != nil {
@@ -327,8 +323,7 @@ func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error 
 }
 
 // othersStandStill refuses (needs_operator) to restore a guest while another guest of this host
-// runs with the volume open, for example after `virsh resume`: its writes are newer than the saved
-// memory.
+// runs with the volume open, as after `virsh resume`: its writes are newer than the saved memory.
 func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
 	doms, err := e.hv.Domains(ctx)
 	if err != nil {
@@ -350,8 +345,8 @@ func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
 	return nil
 }
 
-// StepReleased verifies that on this host only guests that are still to be saved have the volume
-// open, and writes back cached pages of the volume, because other hosts will read it.
+// StepReleased verifies that only guests of this host that are still to be saved have the volume
+// open, and writes back its cached pages, because other hosts will read it.
 func (e *Env) StepReleased() op.Step {
 	return subject.Step("released", func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		doms, err := e.hv.Domains(ctx)
@@ -384,8 +379,8 @@ func (e *Env) StepReleased() op.Step {
 	}, nil, nil)
 }
 
-// mayHaveOpen refuses a domain that has the volume open, unless it is paused for the migration,
-// which saves it next.
+// mayHaveOpen refuses a domain that has the volume open, unless it is paused for the migration and
+// saved next.
 func (e *Env) mayHaveOpen(ctx context.Context, in *PauseInput, dom *hv.Domain, atts []api.Attachment) error {
 	open, err := location.Opens(ctx, e.hv, dom, in.Location.Path)
 	if err != nil || !open {

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckSuspend is CheckSave for an instance that is not suspended yet.
+// CheckSuspend is CheckSave before the suspend.
 func (e *Env) CheckSuspend(ctx context.Context, in *PauseInput) (before SavedState, err error) {
 	if yes, err := e.wakeRequested(ctx, in); err != nil || yes {
 		return before, errors.Join(err, saveTooLate(in, yes))
@@ -28,8 +28,7 @@ func (e *Env) CheckSuspend(ctx context.Context, in *PauseInput) (before SavedSta
 	return before, e.checkRoomForAll(ctx, in)
 }
 
-// AdmitSuspend repeats the checks while no other op works on the instance. Its output is the state
-// that an earlier op found.
+// AdmitSuspend is AdmitSave for a suspend.
 func (e *Env) AdmitSuspend(ctx context.Context, r *op.Run, in *PauseInput) error {
 	inst, err := e.registry.Instance(ctx, in.InstanceID)
 	if err != nil {
@@ -45,8 +44,8 @@ func (e *Env) AdmitSuspend(ctx context.Context, r *op.Run, in *PauseInput) error
 	return r.SetOutput(before)
 }
 
-// StepSuspend suspends the guest. The state before is noted first. When QEMU answers, it has
-// completed and flushed the guest's requests.
+// StepSuspend notes the guest's state and suspends it. When QEMU answers, it has completed and
+// flushed the guest's requests.
 func (e *Env) StepSuspend() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		dom, err := e.pausedDomain(ctx, in)

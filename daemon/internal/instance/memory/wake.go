@@ -18,18 +18,16 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// waitSave is the wait for libvirt's end of a save of the domain.
+// waitSave is the wait for the end of libvirt's save.
 const waitSave = "save"
 
-// woken is the output of StepWake.
 type woken struct {
-	// Remark describes how the instance differs from its state before the save.
+	// Remark is the difference to the state before the save.
 	Remark string `json:"remark,omitempty"`
 }
 
-// wake restores an instance from its save image, paused, with the disk of its persistent
-// definition; the remark has what could not be restored. It may be repeated. The guard stays until
-// the save image is removed.
+// wake restores an instance from its save image, paused, with the disk of its definition; remark
+// describes losses. It may be repeated. The guard stays until the save image is removed.
 func (e *Env) wake(ctx context.Context, in *PauseInput, was SavedState) (remark string, err error) {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	switch {
@@ -67,13 +65,12 @@ func (e *Env) wake(ctx context.Context, in *PauseInput, was SavedState) (remark 
 	return "", e.wakeFromFile(ctx, in, dom)
 }
 
-// saveImageGone is the remark about an instance with a missing save image.
 func (in *PauseInput) saveImageGone(was SavedState) string {
 	return fmt.Sprintf("instance %s was %s and is stopped now: its saved memory %s is not there", in.InstanceName, was.State, in.Memory)
 }
 
-// sameDisks verifies that the other disks in the save image match the definition: an edited
-// definition names other images than the restored guest would have.
+// sameDisks verifies that the save image's other disks match the definition, which may have been
+// edited.
 func (e *Env) sameDisks(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
 	saved, err := e.hv.SavedDisks(ctx, in.InstanceID, in.Memory)
 	switch {
@@ -88,9 +85,9 @@ func (e *Env) sameDisks(ctx context.Context, in *PauseInput, dom *hv.Domain) err
 	return nil
 }
 
-// othersOnTheirDevices refuses to wake a guest if the path of another volume now leads to another
-// device, as after a reboot: the guest's memory has the right device's data. The copy checks the
-// moving volume.
+// othersOnTheirDevices refuses to wake a guest if another volume's path leads to another device,
+// as after a reboot: the guest's memory has the right device's data. The copy checks the moving
+// volume.
 func (e *Env) othersOnTheirDevices(ctx context.Context, in *PauseInput) error {
 	atts, err := e.subject.RestingOf(ctx, in.InstanceID)
 	if err != nil {
@@ -100,8 +97,8 @@ func (e *Env) othersOnTheirDevices(ctx context.Context, in *PauseInput) error {
 	return e.subject.OnItsDevices(ctx, "wake", in.InstanceName, others)
 }
 
-// wakeFromFile restores an instance that is off. Its guard stays set, so that no other start boots
-// it without its RAM; a start token lets only the restore through.
+// wakeFromFile restores an instance that is off. Its guard prevents a boot without the RAM; a
+// start token lets only the restore through.
 func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
 	if err := e.movingGuests.MayStart(ctx, in.InstanceID); err != nil { // because of its other volumes
 		return in.needsOperator(err)
@@ -109,7 +106,7 @@ func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) 
 	if err := e.permit(ctx, in, api.PermitRestore); err != nil {
 		return err
 	}
-	// libvirt opens the image by path, and some time may have passed since it was connected.
+	// libvirt opens the image by path, perhaps long after it was connected.
 	if err := in.placeRefused(e.locations.CheckImages(in.Location)); err != nil {
 		return err
 	}
@@ -141,7 +138,7 @@ func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) 
 	return in.needsOperator(err)
 }
 
-// placeRefused returns the error of a check of the image's place, typed for the runner.
+// placeRefused types an error about the image's place for the runner.
 func (in *PauseInput) placeRefused(err error) error {
 	var refused *api.Error
 	switch {
@@ -153,9 +150,8 @@ func (in *PauseInput) placeRefused(err error) error {
 	return err
 }
 
-// awake checks an instance that has a process again. If it runs while its save image exists,
-// another program has resumed it: the save image is outdated, and gets a name that is never
-// restored.
+// awake checks an instance with a process. If it runs while its save image exists, another program
+// has resumed it: the outdated save image gets a name that is never restored.
 func (e *Env) awake(in *PauseInput, dom *hv.Domain) (remark string, err error) {
 	if !uses(dom.LiveDisk(in.Device), in.Location.Path) {
 		return "", in.needsOperator(in.chainChanged("running domain"))
@@ -175,9 +171,9 @@ func (e *Env) awake(in *PauseInput, dom *hv.Domain) (remark string, err error) {
 	return remark, e.guards.RevokeStartToken(in.InstanceID)
 }
 
-// needsOperator returns the error for an instance that cannot be restored: it stays saved and
-// guarded. The error has its files, and the commands for both ways on: only the registry knows
-// which call continues the move.
+// needsOperator returns the error for an instance that cannot be restored, and stays saved and
+// guarded. It has its files, and the commands for both ways on: only the registry knows which call
+// continues the move.
 func (in *PauseInput) needsOperator(err error) error {
 	return api.Errorf(api.CodeNeedsOperator,
 		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, ask again (`%s`; of a move that is being taken back `%s`); to give its memory up, say so to that call (--discard-memory), or remove the file first (`%s`): the instance is then restored stopped, as after a power cut",
@@ -185,11 +181,10 @@ func (in *PauseInput) needsOperator(err error) error {
 		api.ShellLine("volferryctl", "migration", "cancel", in.MigrationID), api.ShellLine("rm", "--", in.Memory)).With("memory", in.Memory)
 }
 
-// permit asks the registry whether the move still permits the next action, and waits for the
-// answer: only the registry knows which guests of a volume have run. Each question has a new op id:
-// an old answer is useless.
+// permit waits for the registry's permission for the next action: only the registry knows which
+// guests of a volume have run. Each question has a new op id, since an old answer is useless.
 func (e *Env) permit(ctx context.Context, in *PauseInput, to string) error {
-	host, err := e.host(ctx) // as it is now: the host may have rejoined since the op began
+	host, err := e.host(ctx) // the host may have rejoined
 	if err != nil {
 		return err
 	}
@@ -197,12 +192,12 @@ func (e *Env) permit(ctx context.Context, in *PauseInput, to string) error {
 	return request.Registry(err)
 }
 
-// toBeResumed reports whether a guest ran before and is now paused by Volferry.
+// toBeResumed reports whether a guest ran before and Volferry has paused it.
 func toBeResumed(dom *hv.Domain, was SavedState) bool {
 	return was.State == hv.StateRunning && dom.State == hv.StatePaused && dom.PauseReason != hv.PauseIOError
 }
 
-// mayResume asks the registry whether a paused guest that is to be resumed may run.
+// mayResume asks the registry whether such a guest may run.
 func (e *Env) mayResume(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err != nil || dom == nil || !toBeResumed(dom, was) {
@@ -211,8 +206,8 @@ func (e *Env) mayResume(ctx context.Context, in *PauseInput, was SavedState) err
 	return e.permit(ctx, in, api.PermitResume)
 }
 
-// resumeGuest resumes a guest that ran before. A failed resume is repeated until it succeeds; until
-// then the guest is listed as unresumed.
+// resumeGuest resumes a guest that ran before. It repeats a failed resume; until then the guest is
+// listed as unresumed.
 func (e *Env) resumeGuest(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err != nil {
@@ -229,5 +224,5 @@ func (e *Env) resumeGuest(ctx context.Context, in *PauseInput, was SavedState) e
 	return err
 }
 
-// Unresumed returns the reasons why guests stay paused that libvirt does not resume.
+// Unresumed returns why libvirt does not resume guests.
 func (e *Env) Unresumed() []string { return e.unresumed.All() }
