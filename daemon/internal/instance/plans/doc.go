@@ -2,9 +2,9 @@
 
 // Package plans has the plans of all op kinds of instances (plans.go), made of the steps of the
 // packages next to it. They use libvirt, the registry and migrations through the ports of package
-// subject, and do not know their callers. DESIGN.md of package instance has every interruption.
+// subject. DESIGN.md of package instance has every interruption.
 //
-// Each package may call those below it, and none above:
+// Each package may call those below it:
 //
 //	plans
 //	shelf, repair

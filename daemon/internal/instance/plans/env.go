@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// Env has the plans of all op kinds of instances, made of the steps of the packages.
+// Env has the plans of all op kinds of instances.
 type Env struct {
 	Subject *subject.Env
 	Memory  *memory.Env
@@ -26,7 +26,7 @@ type Env struct {
 	Repair  *repair.Env
 }
 
-// NewEnv returns an Env on these ports. Host returns this host's identity.
+// NewEnv makes an Env. host returns this host's identity.
 func NewEnv(cfg subject.Config, ports subject.Ports, runner subject.Runner, journal op.Journal, host func(context.Context) (subject.Host, error), log *slog.Logger) *Env {
 	cfg.BootID = cmp.Or(cfg.BootID, uuid.NewString())
 	d := &subject.Deps{Ports: ports, Cfg: cfg, Runner: runner, Journal: journal, Host: host, Log: log}
