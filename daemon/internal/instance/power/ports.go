@@ -9,7 +9,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// hypervisor has the calls of subject.Hypervisor that this package makes.
 type hypervisor interface {
 	Events(ctx context.Context) <-chan hv.Event
 	Connectable(ctx context.Context, path string) (bool, error)
@@ -23,13 +22,11 @@ type hypervisor interface {
 	RebootGuest(ctx context.Context, id string) error
 }
 
-// guards has the calls of subject.GuardKeeper that this package makes.
 type guards interface {
 	Clear(domainID string, owner string) error
 	Of(domainID string) ([]guard.Guard, error)
 }
 
-// movingGuests has the calls of subject.MovingGuests that this package makes.
 type movingGuests interface {
 	Switching(instanceID string) bool
 	MayStart(ctx context.Context, instanceID string) error

@@ -17,10 +17,9 @@ import (
 )
 
 const (
-	// askEvery is the interval between shutdown requests to a guest: a booting guest may ignore the
-	// first request.
+	// askEvery is the interval of shutdown requests: a booting guest may ignore the first.
 	askEvery = 10 * time.Second
-	// lookEvery is the interval between reads of the domain without an event.
+	// lookEvery is the interval of reads without an event.
 	lookEvery = time.Second
 )
 
@@ -38,7 +37,7 @@ func (e *Env) PowerOn(ctx context.Context, s *subject.Subject) error {
 	if err := e.connectDisks(ctx, s); err != nil {
 		return err
 	}
-	// QEMU opens the images by path, and this call may come long after the op was admitted.
+	// QEMU opens the images by path, perhaps long after the op was admitted.
 	atts, err := e.subject.RestingOf(ctx, s.InstanceID)
 	if err != nil {
 		return request.Registry(err)
@@ -49,8 +48,8 @@ func (e *Env) PowerOn(ctx context.Context, s *subject.Subject) error {
 	return s.Refusal("start", e.hv.PowerOn(ctx, s.InstanceID))
 }
 
-// connectDisks connects the defined images of targets, because after a boot of the host none is
-// connected. They stay connected when the instance stops, so that it can be started at any time.
+// connectDisks connects the defined images of targets: a boot of the host disconnects all. They
+// stay connected after a stop, so that the instance can be started at any time.
 func (e *Env) connectDisks(ctx context.Context, s *subject.Subject) error {
 	dom, err := e.subject.Domain(ctx, s.InstanceID)
 	if err != nil || dom == nil {
@@ -67,7 +66,7 @@ func (e *Env) connectDisks(ctx context.Context, s *subject.Subject) error {
 }
 
 // PowerOff returns when the domain is off. A guest that does not shut down in time keeps running.
-// If a stop with force is queued, the power is cut at once.
+// A queued stop with force cuts the power at once.
 func (e *Env) PowerOff(ctx context.Context, s *subject.Subject, how subject.Stopping) error {
 	if how.Force {
 		return s.Refusal("stop", e.hv.PowerOff(ctx, s.InstanceID))
@@ -108,7 +107,6 @@ func (e *Env) PowerOff(ctx context.Context, s *subject.Subject, how subject.Stop
 	}
 }
 
-// cutAskedFor reports whether a stop with force is queued for the instance.
 func (e *Env) cutAskedFor(s *subject.Subject) bool {
 	return slices.ContainsFunc(e.runner.Active(), func(st op.Status) bool {
 		if st.Op.Kind != subject.KindStop || st.Op.Group != s.InstanceID || st.State != op.StateRunning {

@@ -14,12 +14,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// verbs has the verb of each op kind, for messages.
 var verbs = map[string]string{
 	subject.KindStart: "start", subject.KindStop: "stop", subject.KindReboot: "reboot", subject.KindPause: "pause", subject.KindUnpause: "unpause",
 }
 
-// CheckPower refuses a start, stop, reboot, pause or unpause that is not possible now. It changes
+// CheckPower refuses a start, stop, reboot, pause or unpause that is impossible now. It changes
 // nothing. Errors are typed for the runner.
 func (e *Env) CheckPower(ctx context.Context, kind string, in *subject.PowerInput, inst api.Instance) error {
 	verb := verbs[kind]
@@ -57,9 +56,9 @@ func (e *Env) CheckPower(ctx context.Context, kind string, in *subject.PowerInpu
 	return e.notGuarded(ctx, &in.Subject)
 }
 
-// onItsVolumes refuses to start a guest on disks that are not its volumes, as after the restore of
-// an old definition: those lack the guest's later writes. MayStart checks moving volumes. While the
-// registry does not answer, the guest may start unchecked, as without a daemon.
+// onItsVolumes refuses to start a guest on other disks than its volumes, as after the restore of
+// an old definition: those lack the guest's later writes. MayStart checks moving volumes. While
+// the registry is silent the guest may start unchecked, as without a daemon.
 func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, dom *hv.Domain) error {
 	atts, err := e.subject.RestingOf(ctx, inst.ID)
 	if err != nil {
@@ -71,7 +70,6 @@ func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, 
 	return e.subject.OnItsDevices(ctx, verb, inst.Name, atts)
 }
 
-// inState refuses an op if the domain is not in the required state.
 func inState(kind string, dom *hv.Domain, name string, force bool) error {
 	verb := verbs[kind]
 	switch {
@@ -99,7 +97,7 @@ func inState(kind string, dom *hv.Domain, name string, force bool) error {
 	return nil
 }
 
-// notGuarded refuses the start of a guarded instance: the hook may not be installed. A stale guard
+// notGuarded refuses the start of a guarded instance: the hook may be missing. A stale guard
 // (staleGuard) does not count.
 func (e *Env) notGuarded(ctx context.Context, s *subject.Subject) error {
 	guards, err := e.guards.Of(s.InstanceID)
@@ -128,9 +126,9 @@ func (e *Env) notGuarded(ctx context.Context, s *subject.Subject) error {
 	return nil
 }
 
-// staleGuard reports whether a guard remains of a move that, according to the registry, does not
-// hold the instance any more: this host was fenced, and the move ended since. While the save image
-// exists the guard is not stale: the operator must discard the memory.
+// staleGuard reports whether a guard remains of a move that no longer holds the instance at the
+// registry: this host was fenced, and the move ended. While the save image exists the operator
+// must discard the memory, and the guard is not stale.
 func (e *Env) staleGuard(ctx context.Context, s *subject.Subject, held guard.Guard) (bool, error) {
 	migrationID, ok := strings.CutPrefix(held.Owner, guard.OwnerPause)
 	if !ok {
@@ -152,7 +150,6 @@ func (e *Env) staleGuard(ctx context.Context, s *subject.Subject, held guard.Gua
 		migrationID, rest.Memory)
 }
 
-// clearStaleGuards clears the stale guards (staleGuard).
 func (e *Env) clearStaleGuards(ctx context.Context, s *subject.Subject) error {
 	guards, err := e.guards.Of(s.InstanceID)
 	if err != nil {
@@ -173,7 +170,6 @@ func (e *Env) clearStaleGuards(ctx context.Context, s *subject.Subject) error {
 	return nil
 }
 
-// notSwitching refuses to touch a guest that a migration has paused.
 func (e *Env) notSwitching(s *subject.Subject, verb string) error {
 	if !e.movingGuests.Switching(s.InstanceID) {
 		return nil
