@@ -23,7 +23,7 @@ type Env struct {
 	subject *subject.Env
 }
 
-// New makes an Env of the ports, and of the packages below this one.
+// New makes an Env.
 func New(d *subject.Deps, subjectEnv *subject.Env) *Env {
 	return &Env{
 		hv:           d.HV,

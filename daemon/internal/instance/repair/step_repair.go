@@ -14,17 +14,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Input is the input of an op that makes the definition of an instance name its volumes'
-// images. Without Whole a migration's op waits for the operator and holds the instance: then only
-// the disk of that migration is corrected.
+// Input is the input of a repair. Without Whole an op of a migration waits for the operator and
+// holds the instance: then only that migration's disk is corrected.
 type Input struct {
 	subject.Subject
 	// SourceUnwritten is api.InstanceRepair's.
 	SourceUnwritten bool `json:"source_unwritten,omitempty"`
 }
 
-// CheckRepair refuses the repair of a running instance, and of an instance with unknown right
-// images. It changes nothing. Its errors are typed for the runner.
+// CheckRepair refuses the repair of a running instance, or if the right images are unknown. It
+// changes nothing. Its errors are typed for the runner.
 func (e *Env) CheckRepair(ctx context.Context, in *Input) error {
 	if !in.Whole {
 		_, err := e.mayRepair(ctx, in)
@@ -39,7 +38,7 @@ func (e *Env) StepAdmitRepair() op.Step {
 	return subject.Step(subject.StepNameAdmit, func(ctx context.Context, _ *op.Run, in *Input) error { return e.CheckRepair(ctx, in) }, nil, nil)
 }
 
-// StepNameVolumes finds the wrong disks each time, so it may be repeated. It is not undone: the
+// StepNameVolumes finds the wrong disks each time, so it may be repeated. It has no undo: the
 // names are right in any case.
 func (e *Env) StepNameVolumes() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *Input) error {
@@ -67,7 +66,7 @@ func (e *Env) StepNameVolumes() op.Step {
 			_, err := r.Noted(stepNameVolumes, &note)
 			return op.DoneIf(note.Named), err
 		}
-		dom, err := e.subject.Domain(ctx, in.InstanceID) // it may have been started since
+		dom, err := e.subject.Domain(ctx, in.InstanceID) // it may have been started
 		if err != nil || dom == nil {
 			return op.NotDone, err
 		}
@@ -79,13 +78,10 @@ func (e *Env) StepNameVolumes() op.Step {
 
 const stepNameVolumes = "name_volumes"
 
-// namedNote is written once the definition names the right disk of a migration that waits for the
-// operator.
 type namedNote struct {
 	Named bool `json:"named"`
 }
 
-// toRepair returns the chains that the definition of an instance that is off must name.
 func (e *Env) toRepair(ctx context.Context, in *Input) ([]hv.NamedChain, error) {
 	dom, err := e.mayRepair(ctx, in)
 	if err != nil {
@@ -103,7 +99,6 @@ func (e *Env) toRepair(ctx context.Context, in *Input) ([]hv.NamedChain, error) 
 	return e.misnamed(ctx, in, dom)
 }
 
-// mayRepair returns the domain of an instance if its definition may be changed.
 func (e *Env) mayRepair(ctx context.Context, in *Input) (*hv.Domain, error) {
 	inst, err := e.registry.Instance(ctx, in.InstanceID)
 	if err != nil {
@@ -124,8 +119,8 @@ func (e *Env) mayRepair(ctx context.Context, in *Input) (*hv.Domain, error) {
 	return dom, nil
 }
 
-// misnamed returns the disks that have another image in the definition than their volume's, with
-// the right chain. For a moving volume the migration has the right chain.
+// misnamed returns the disks with another image in the definition than their volume's, with the
+// right chain. For a moving volume the migration has the right chain.
 func (e *Env) misnamed(ctx context.Context, s *Input, dom *hv.Domain) ([]hv.NamedChain, error) {
 	out, err := e.movingGuests.Misnamed(ctx, s.InstanceID, s.SourceUnwritten)
 	if err != nil {
@@ -156,8 +151,8 @@ func (e *Env) misnamed(ctx context.Context, s *Input, dom *hv.Domain) ([]hv.Name
 	return out, nil
 }
 
-// plugAgain returns how an operator adds a disk that was removed from a definition. The disk's
-// other settings are lost, so it is attached like a new disk.
+// plugAgain returns how an operator attaches a disk that was removed from a definition. Its other
+// settings are lost.
 func plugAgain(dom *hv.Domain, a *api.Attachment) string {
 	if a.Location.IsLUKS() {
 		return "Such a disk cannot be attached anew: define the instance by a copy of its definition that has the disk (`virsh define FILE`), and repair it then"
