@@ -18,8 +18,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CollectDefinition returns the definition of the instance on this host, and a digest that changes
-// with every change of the definition.
+// CollectDefinition returns the instance's definition on this host, and a digest that changes with
+// it.
 func (e *Env) CollectDefinition(ctx context.Context, in *ShelveInput) (out api.InstanceDefinition, digest string, err error) {
 	def, err := e.hv.DomainDefinition(ctx, in.InstanceID)
 	if err != nil {
@@ -67,7 +67,7 @@ func (e *Env) CollectDefinition(ctx context.Context, in *ShelveInput) (out api.I
 	return out, hex.EncodeToString(sum[:]), nil
 }
 
-// packNVRAM compresses the UEFI variables of a guest for the registry; nil stays nil.
+// packNVRAM compresses a guest's UEFI variables; nil stays nil.
 func packNVRAM(nvram []byte) ([]byte, error) {
 	if nvram == nil {
 		return nil, nil
@@ -83,7 +83,7 @@ func packNVRAM(nvram []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// maxNVRAM is far above the largest firmware; it bounds the unpacked size.
+// maxNVRAM bounds the unpacked size, far above the largest firmware.
 const maxNVRAM = 64 << 20
 
 // UnpackNVRAM is the reverse of packNVRAM.

@@ -28,7 +28,7 @@ type Env struct {
 	subject *subject.Env
 }
 
-// New makes an Env of the ports, and of the packages below this one.
+// New makes an Env.
 func New(d *subject.Deps, powerEnv *power.Env, subjectEnv *subject.Env) *Env {
 	return &Env{
 		guards:     d.Guards,

@@ -9,7 +9,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hypervisor has the calls of subject.Hypervisor that this package makes.
 type hypervisor interface {
 	DomainDefinition(ctx context.Context, id string) (hv.DomainDefinition, error)
 	ParseDisk(definition string) (hv.Disk, error)
@@ -18,7 +17,6 @@ type hypervisor interface {
 	DiskDefinition(ctx context.Context, id string, where hv.Where, target string) (string, error)
 }
 
-// site has the calls of subject.Site that this package makes.
 type site interface {
 	Volume(ctx context.Context, ref string) (api.Volume, error)
 	Instance(ctx context.Context, ref string) (api.Instance, error)
@@ -26,14 +24,12 @@ type site interface {
 	TransitionInstance(ctx context.Context, opID string, ref string, in api.InstanceTransition) (api.ShelvedInstance, error)
 }
 
-// guards has the calls of subject.GuardKeeper that this package makes.
 type guards interface {
 	Set(domainID string, owner string, reason string) error
 	Clear(domainID string, owner string) error
 	Has(domainID string, owner string) (bool, error)
 }
 
-// locations has the calls of subject.Locations that this package makes.
 type locations interface {
 	Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
 	Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error

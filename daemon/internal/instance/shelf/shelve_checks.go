@@ -20,16 +20,16 @@ type ShelveInput struct {
 	subject.Stopping
 	// Keep leaves the domain on its host.
 	Keep bool `json:"keep,omitempty"`
-	// Was reports that the instance is on the shelf already, and only its domain must be removed.
+	// Was: the instance is on the shelf, and only its domain must be removed.
 	Was bool `json:"was,omitempty"`
 }
 
-// CheckShelve refuses to shelve an instance if the shelve would stop half-way, or if the instance
-// could not come back.
+// CheckShelve refuses a shelve that would stop half-way, or of an instance that could not come
+// back.
 func (e *Env) CheckShelve(ctx context.Context, in *ShelveInput, inst api.Instance) error {
 	const verb = "shelve"
 	switch {
-	case inst.Locked: // first, as in checkPower
+	case inst.Locked: // first, as in CheckPower
 		return subject.Locked(verb, inst)
 	case inst.State == api.InstanceShelvedOffloaded, inst.State == api.InstanceShelved && in.Keep:
 		return subject.Forbidden(verb, inst.Name, "it is %s already", inst.State)
@@ -74,7 +74,7 @@ func (e *Env) StepAdmitShelve() op.Step {
 	}, nil, nil)
 }
 
-// mayLeave refuses a domain with more state on this host than its definition and its disks.
+// mayLeave refuses a domain with more state on this host than definition and disks.
 func mayLeave(dom *hv.Domain, name string, force bool) error {
 	const verb = "shelve"
 	left := func(what, how string) error {
@@ -99,7 +99,6 @@ func mayLeave(dom *hv.Domain, name string, force bool) error {
 	return request.AtHome("cannot shelve instance "+name, dom)
 }
 
-// notMoving refuses an instance with a moving volume.
 func (e *Env) notMoving(ctx context.Context, inst api.Instance) error {
 	open, err := e.migrations.List(ctx, false)
 	if err != nil {
@@ -113,7 +112,7 @@ func (e *Env) notMoving(ctx context.Context, inst api.Instance) error {
 		With("migration_id", open[i].ID)
 }
 
-// mayTake refuses disks that differ from the registry's record and, if the domain is to leave this
+// mayTake refuses disks that differ from the registry's record and, for a domain that leaves this
 // host, disks that only this host has.
 func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
 	for _, a := range atts {
@@ -140,11 +139,10 @@ func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
 	return nil
 }
 
-// wouldLose returns the refusal of a disk that could not be defined again with all its settings.
+// wouldLose returns the refusal of a disk that would lose settings in a new definition.
 func wouldLose(instance string, d *hv.Disk) error {
 	return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: its disk %s has %s, which it would come back without; keep the instance on its host (without --offload)",
 		instance, d.Target, d.Uncarried)
 }
 
-// isDrive reports whether the disk is a drive for removable media, which is no volume.
 func isDrive(d *hv.Disk) bool { return d.Device == "cdrom" || d.Device == "floppy" }

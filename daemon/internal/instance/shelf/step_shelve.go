@@ -14,14 +14,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The steps of a shelve that other code refers to.
+// The steps with names for other code.
 const (
 	stepNameStop     = "stop"
 	stepNameStore    = "store"
 	StepNameUndefine = "undefine"
 )
 
-// ranNote is written before the guest is stopped.
 type ranNote struct {
 	Ran bool `json:"ran"`
 }
@@ -55,7 +54,7 @@ func (e *Env) StepStopToShelve() op.Step {
 		if err != nil || dom == nil {
 			return err
 		}
-		if !dom.State.Active() { // otherwise an earlier attempt has started it, and its answer was lost
+		if !dom.State.Active() { // otherwise an earlier attempt with a lost answer has started it
 			if mine, err := e.subject.IsOurs(ctx, &in.Subject); err != nil || !mine {
 				return err
 			}
@@ -68,7 +67,7 @@ func (e *Env) StepStopToShelve() op.Step {
 				return nil
 			}
 		}
-		_ = e.report(ctx) // the next report has what this one lacks
+		_ = e.report(ctx) // the next report has it
 		return nil
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *ShelveInput) (op.Observation, error) {
@@ -78,8 +77,8 @@ func (e *Env) StepStopToShelve() op.Step {
 	return subject.Step(stepNameStop, do, undo, observe)
 }
 
-// StepGuardShelf prevents every start of the domain on this host, permanently unless the undo finds
-// that the instance is still this host's.
+// StepGuardShelf prevents starts of the domain on this host. The undo removes the guard only if
+// the instance is still this host's.
 func (e *Env) StepGuardShelf() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *ShelveInput) error { return e.guardShelf(&in.Subject) }
 	undo := func(ctx context.Context, _ *op.Run, in *ShelveInput) error {
@@ -103,16 +102,16 @@ func shelfReason(name string) string {
 	return "instance " + name + " is shelved, or another host's; `" + api.ShellLine("volferryctl", "instance", "unshelve", name) + "`"
 }
 
-// stored identifies the definition that the registry has, or will have.
+// stored identifies the registry's definition.
 type stored struct {
 	Digest string `json:"digest"`
 }
 
-// StepStore sends the instance's definition to the registry, which then has the instance as
-// shelved. A repeated step stores the present definition.
+// StepStore sends the definition to the registry, which then has the instance as shelved. A
+// repeated step stores the present definition.
 func (e *Env) StepStore() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
-		if err := e.subject.Reported(ctx); err != nil { // it was stopped a moment ago
+		if err := e.subject.Reported(ctx); err != nil { // it was just stopped
 			return err
 		}
 		return e.store(ctx, r, in)
@@ -131,7 +130,6 @@ func (e *Env) StepStore() op.Step {
 	return subject.Step(stepNameStore, do, undo, nil)
 }
 
-// store sends the definition to the registry.
 func (e *Env) store(ctx context.Context, r *op.Run, in *ShelveInput) error {
 	def, digest, err := e.CollectDefinition(ctx, in)
 	if err != nil {
@@ -157,8 +155,8 @@ func (e *Env) store(ctx context.Context, r *op.Run, in *ShelveInput) error {
 	return request.Registry(err)
 }
 
-// StepUndefine removes the domain from this host, irrevocably, after it has verified that the
-// registry has the present definition.
+// StepUndefine removes the domain from this host, irrevocably, once the registry has the present
+// definition.
 func (e *Env) StepUndefine() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		if in.Keep {
@@ -190,7 +188,7 @@ func (e *Env) StepUndefine() op.Step {
 	return subject.Step(StepNameUndefine, do, nil, observe)
 }
 
-// storedAsItIs stores the definition again if it was edited since it was stored.
+// storedAsItIs stores a definition again that was edited since.
 func (e *Env) storedAsItIs(ctx context.Context, r *op.Run, in *ShelveInput) error {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	switch {
@@ -228,15 +226,14 @@ func (e *Env) StepOffload() op.Step {
 		if in.Keep {
 			return op.Done, nil
 		}
-		// An instance that is not this host's any more was offloaded, or taken by a fence.
+		// An instance that is no longer this host's was offloaded, or taken by a fence.
 		inst, found, err := e.subject.Row(ctx, &in.Subject)
 		return op.DoneIf(!found || inst.State != api.InstanceShelved), err
 	}
 	return subject.Step("offload", do, nil, observe)
 }
 
-// leaveShelf reports to the registry the new state of an instance that was shelved on this host,
-// under the present epoch.
+// leaveShelf reports the new state of an instance that was shelved here, under the present epoch.
 func (e *Env) leaveShelf(ctx context.Context, r *op.Run, s *subject.Subject, what string, to api.InstanceState) error {
 	now := func() (int64, error) {
 		h, err := e.host(ctx)

@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The steps of an unshelve that other code refers to.
+// The steps with names for other packages.
 const (
 	StepNameClaim    = "claim"
 	stepNameConnect  = "connect"
@@ -27,15 +27,15 @@ const (
 	StepNameComplete = "complete"
 )
 
-// claimed is the content that this host took from the shelf.
+// claimed is the shelf's content.
 type claimed struct {
 	api.ShelvedInstance
-	// Kept reports that the domain never left this host.
+	// Kept: the domain never left this host.
 	Kept bool `json:"kept,omitempty"`
 }
 
-// StepClaim takes the instance from the shelf; of two hosts one succeeds. The output is the content
-// of the shelf.
+// StepClaim takes the instance from the shelf; of two hosts one succeeds. Its output is the
+// shelf's content.
 func (e *Env) StepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		inst, found, err := e.subject.Row(ctx, &in.Subject)
@@ -80,17 +80,16 @@ func (e *Env) StepClaim() op.Step {
 	return subject.Step(StepNameClaim, do, undo, nil)
 }
 
-// claimNote is written before the instance is claimed.
 type claimNote struct {
 	Claiming bool `json:"claiming"`
 }
 
-// keptOnHost reports whether the domain of an instance shelved on this host is still there. If an
-// interrupted offload has removed the domain, the instance is offloaded now.
+// keptOnHost reports whether the domain of an instance shelved here still exists. After an
+// interrupted offload without the domain, the instance is offloaded now.
 func (e *Env) keptOnHost(ctx context.Context, r *op.Run, in *UnshelveInput, inst api.Instance) (bool, error) {
 	var note claimNote
 	if _, err := r.Noted(StepNameClaim, &note); err != nil || note.Claiming {
-		return false, err // this op has claimed it already
+		return false, err // this op has claimed it
 	}
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err != nil {
@@ -106,8 +105,8 @@ func (e *Env) keptOnHost(ctx context.Context, r *op.Run, in *UnshelveInput, inst
 	return true, r.SetOutput(claimed{ShelvedInstance: api.ShelvedInstance{Instance: inst, Attachments: atts}, Kept: true})
 }
 
-// StepGuardUnshelved guards the domain that is about to be defined. The guard stays if the op is
-// undone: then the instance is not this host's.
+// StepGuardUnshelved guards the domain before it is defined. The guard stays after an undo: then
+// the instance is not this host's.
 func (e *Env) StepGuardUnshelved() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *UnshelveInput) error { return e.guardShelf(&in.Subject) }
 	observe := func(_ context.Context, _ *op.Run, in *UnshelveInput) (op.Observation, error) {
@@ -117,8 +116,8 @@ func (e *Env) StepGuardUnshelved() op.Step {
 	return subject.Step("guard", do, nil, observe)
 }
 
-// StepConnectVolumes prepares every location on this host. It outputs the disks, the root first,
-// because the root keeps its address.
+// StepConnectVolumes prepares every location on this host. Its output is the disks, the root
+// first, because the root keeps its address.
 func (e *Env) StepConnectVolumes() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		got, err := e.claimedBy(r)
@@ -150,7 +149,7 @@ func (e *Env) StepConnectVolumes() op.Step {
 		}
 		for _, a := range got.Attachments {
 			err := e.locations.Disconnect(ctx, api.Volume{ID: a.VolumeID}, a)
-			if err != nil && api.CodeOf(err) != api.CodePermissionDenied { // a permission error means a link, and a link was never connected
+			if err != nil && api.CodeOf(err) != api.CodePermissionDenied { // a permission error means a link, which was never connected
 				return err
 			}
 		}
@@ -168,7 +167,6 @@ func (e *Env) claimedBy(r *op.Run) (claimed, error) {
 	return got, err
 }
 
-// diskFor returns the present disk of an attachment, in its slot.
 func diskFor(got claimed, a api.Attachment, vol api.Volume, chain []hv.Image) hv.DiskSpec {
 	slot, wasRoot := slotOf(got, a)
 	spec := diskspec.New(vol.ID, a.DiskAttachment, vol.Multiattach, chain, slot)
@@ -176,9 +174,9 @@ func diskFor(got claimed, a api.Attachment, vol api.Volume, chain []hv.Image) hv
 	return spec
 }
 
-// slotOf returns the recorded slot of an attachment, nil if there is none. The registry keeps it
-// with the slot if the slot was emptied, and with the instance if the volume comes back at another
-// device. WasRoot reports that it was the root slot then: its addresses belong to the present root.
+// slotOf returns an attachment's recorded slot, or nil. The registry keeps the record with an
+// emptied slot, and with the instance if the volume comes back at another device. wasRoot: it was
+// the root slot then, and its addresses belong to the present root.
 func slotOf(got claimed, a api.Attachment) (slot *api.SlotDefinition, wasRoot bool) {
 	device := a.Device
 	if got.Definition != nil {
@@ -197,8 +195,7 @@ func slotOf(got claimed, a api.Attachment) (slot *api.SlotDefinition, wasRoot bo
 	return nil, false
 }
 
-// defineNote records that this op defines the domain: a domain that exists afterwards is this op's
-// own.
+// defineNote records that this op defines the domain: an existing domain is then this op's own.
 type defineNote struct {
 	Defining bool `json:"defining"`
 }
@@ -257,8 +254,7 @@ func (e *Env) StepDefine() op.Step {
 	return subject.Step(stepNameDefine, do, undo, observe)
 }
 
-// alreadyDefined reports whether this op has defined the domain before. It refuses an existing
-// domain that is not this op's.
+// alreadyDefined reports whether this op has defined the domain, and refuses another op's domain.
 func (e *Env) alreadyDefined(ctx context.Context, r *op.Run, in *UnshelveInput) (bool, error) {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err != nil || dom == nil {
@@ -271,8 +267,8 @@ func (e *Env) alreadyDefined(ctx context.Context, r *op.Run, in *UnshelveInput) 
 	return false, e.nameTaken(ctx, r, in, hv.ErrExists)
 }
 
-// nameTaken returns the refusal if another domain of this host has the id or name. It notes that
-// the existing domain is not this op's to undefine.
+// nameTaken returns the refusal if another domain has the id or name, and notes that the existing
+// domain is not this op's to undefine.
 func (e *Env) nameTaken(ctx context.Context, r *op.Run, in *UnshelveInput, err error) error {
 	if noteErr := r.Note(ctx, defineNote{false}); noteErr != nil {
 		return noteErr
@@ -280,8 +276,7 @@ func (e *Env) nameTaken(ctx context.Context, r *op.Run, in *UnshelveInput, err e
 	return api.Errorf(api.CodeConflict, "cannot unshelve instance %s: this host has a domain with its name or id (%v); undefine or rename that first", in.InstanceName, err)
 }
 
-// StepVerify checks the resulting domain: it must be off, with exactly the disks of its
-// attachments.
+// StepVerify checks that the domain is off, with exactly the disks of its attachments.
 func (e *Env) StepVerify() op.Step {
 	return subject.Step("verify", func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		got, err := e.claimedBy(r)
@@ -299,14 +294,13 @@ func (e *Env) StepVerify() op.Step {
 			return nil
 		}
 		// Another host wrote the definition. libvirt must confirm that it needs no file of this
-		// host, also if StepDefine was interrupted before that check.
+		// host, also after an interrupted StepDefine.
 		_, err = e.hv.DomainDefinition(ctx, in.InstanceID)
 		return in.Refusal("unshelve", err)
 	}, nil, nil)
 }
 
-// differsFromShelf returns how the resulting domain differs from the registry's record of the
-// shelf, "" if they match.
+// differsFromShelf returns how the domain differs from the registry's record, or "".
 func differsFromShelf(dom *hv.Domain, got claimed) string {
 	switch {
 	case dom == nil:
@@ -361,8 +355,7 @@ func (e *Env) StepClear() op.Step {
 	return subject.Step("clear", do, nil, nil)
 }
 
-// StepThenStart submits another op that starts the instance: this op succeeds even if the start
-// fails.
+// StepThenStart submits another op for the start: this op succeeds even if the start fails.
 func (e *Env) StepThenStart() op.Step {
 	return subject.Step("then_start", func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		next := subject.PowerInput{Subject: in.Subject}
