@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Differs returns how a domain's disks differ from its attachments, "" if they match: in the
-// definition and in the running guest each disk must be at its location, or at an overlay over it.
+// Differs returns how a domain's disks differ from its attachments, or "": in the definition and
+// in the running guest each disk must be at its location, or an overlay over it.
 func Differs(dom *hv.Domain, atts []api.Attachment) string {
 	for i := range atts {
 		a := &atts[i]
@@ -36,14 +36,13 @@ func Differs(dom *hv.Domain, atts []api.Attachment) string {
 	return ""
 }
 
-// DefinitionDiffers is Differs for one attachment, in the definition.
+// DefinitionDiffers is Differs for one attachment in the definition.
 func DefinitionDiffers(dom *hv.Domain, a *api.Attachment) string {
 	config := side{"its definition", "its disk", api.ShellLine("virsh", "dumpxml", "--inactive", "--", dom.Name), dom.ConfigDisk(a.Device)}
 	return config.differs(a)
 }
 
-// side is a disk in the persistent definition or in the running guest; nil if the disk is missing
-// there.
+// side is a disk, or nil, in the definition or in the running guest.
 type side struct {
 	where, disk, shown string
 	is                 *hv.Disk
@@ -63,5 +62,5 @@ func (s *side) differs(a *api.Attachment) string {
 	return fmt.Sprintf("%s %s is at %s, and volume %s is at %s; `%s` shows what is there", s.disk, a.Device, s.is.Top().Path, VolumeOf(a), a.Location.Path, s.shown)
 }
 
-// VolumeOf returns the name of an attachment's volume, or its id if the name is unknown.
+// VolumeOf returns the name, or else the id, of an attachment's volume.
 func VolumeOf(a *api.Attachment) string { return cmp.Or(a.VolumeName, a.VolumeID) }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package subject has the terms of all ops of instances: the instance that an op is about, the op
-// kinds, the ports, the refusals, and how an instance and its domain are found.
+// Package subject has the terms of all ops of instances: the op's instance, the op kinds, the
+// ports, the refusals, and how an instance and its domain are found.
 package subject
 
 import (
@@ -21,10 +21,9 @@ type Host struct {
 	Epoch int64
 }
 
-// named reports whether a document names this host, by name or by id.
 func (h Host) named(name string) bool { return name != "" && (name == h.ID || name == h.Name) }
 
-// Env finds instances, and has the parts that the steps of all kinds share.
+// Env finds instances, and has the common parts of all steps.
 type Env struct {
 	cfg        Config
 	host       func(context.Context) (Host, error)
@@ -37,11 +36,10 @@ type Env struct {
 	report     func(ctx context.Context) error
 }
 
-// Runner is the part of op.Runner that the steps need.
+// Runner is the steps' part of op.Runner.
 type Runner interface {
-	// Submit stores and starts an op that follows another op.
+	// Submit stores and starts a following op.
 	Submit(ctx context.Context, o op.Op) error
-	// Active returns the unfinished ops.
 	Active() []op.Status
 	Status(ctx context.Context, opID string) (op.Status, error)
 }
@@ -49,12 +47,12 @@ type Runner interface {
 // Config has the settings of the steps.
 type Config struct {
 	// SaveDir is the directory of save images. BootID identifies this boot of the host; if it is
-	// empty, each new Env counts as a new boot.
+	// empty, each Env counts as a new boot.
 	SaveDir, BootID string
 }
 
-// Deps are what the packages of the steps are made of: the ports, the runner and its journal. Host
-// returns this host's identity. Once it is known, the registry need not answer.
+// Deps are the ports, the runner and its journal. Host returns this host's identity; once it is
+// known, the registry need not answer.
 type Deps struct {
 	Ports
 
@@ -75,18 +73,18 @@ func New(d *Deps) *Env {
 // FreeBytes returns the free space for save images.
 func (e *Env) FreeBytes() (int64, error) { return e.images.FreeBytes(e.cfg.SaveDir) }
 
-// SavesInMemory reports whether save images are in this host's own memory.
+// SavesInMemory reports whether save images are in the host's own memory.
 func (e *Env) SavesInMemory() (bool, error) { return e.images.InMemory(e.cfg.SaveDir) }
 
 // StepReport reports the instance's new state, so that a caller who waited for the op finds it at
-// the registry. It waits for a dead libvirtd, because without it this host has no state to report.
+// the registry. It waits for a dead libvirtd: without it this host has no state to report.
 func (e *Env) StepReport() op.Step {
 	return op.Step{Name: stepNameReport, Do: func(ctx context.Context, _ *op.Run) error {
 		return e.Reported(ctx)
 	}}
 }
 
-// Reported reports this host's instances. If libvirt does not answer, the op waits for it.
+// Reported reports this host's instances, and makes the op wait for libvirt.
 func (e *Env) Reported(ctx context.Context) error {
 	if err := e.report(ctx); errors.Is(err, hv.ErrUnavailable) {
 		return request.HV(err)

@@ -16,8 +16,7 @@ const (
 
 	KindSuspend = "instance_suspend"
 	KindSave    = "instance_save"
-	// KindRestore is in older journals: that restore resumed its guest at once. It is not submitted
-	// any more.
+	// KindRestore is only in older journals: that restore resumed its guest at once.
 	KindRestore       = "instance_restore"
 	KindRestorePaused = "instance_restore_paused"
 	KindDiscard       = "instance_discard_memory"
@@ -30,7 +29,7 @@ var Kinds = []string{
 	KindSuspend, KindSave, KindRestore, KindRestorePaused, KindDiscard, KindResume,
 }
 
-// StepNameAdmit is the step that may still refuse an op of any kind but a restore.
+// StepNameAdmit may still refuse an op of any kind but a restore.
 const StepNameAdmit = "admit"
 
 // The steps with outputs or ends that other code reads.
@@ -39,6 +38,6 @@ const (
 
 	StepNameSave    = "save"
 	StepNameSuspend = "suspend"
-	// StepNameSavedState is the first step of the ops that bring an instance back.
+	// StepNameSavedState is the first step of ops that bring an instance back.
 	StepNameSavedState = "rested"
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FindInstance returns an instance from the registry or, if that does not answer, from this host's
+// FindInstance returns an instance from the registry or, if that is silent, from this host's
 // cache.
 func (e *Env) FindInstance(ctx context.Context, ref string) (api.Instance, error) {
 	inst, err := e.registry.Instance(ctx, ref)
@@ -23,7 +23,7 @@ func (e *Env) FindInstance(ctx context.Context, ref string) (api.Instance, error
 	return inst, err
 }
 
-// SubjectOf returns the subject of an op on an instance, which must be on this host.
+// SubjectOf returns the subject of an op on an instance of this host.
 func (e *Env) SubjectOf(ctx context.Context, inst api.Instance) (Subject, error) {
 	host, err := e.host(ctx)
 	if err != nil {
@@ -35,8 +35,7 @@ func (e *Env) SubjectOf(ctx context.Context, inst api.Instance) (Subject, error)
 	return Subject{InstanceID: inst.ID, InstanceName: inst.Name, Host: host.ID, HostName: host.Name, Epoch: host.Epoch}, nil
 }
 
-// Domain returns the domain of an instance, nil if it does not exist. Its errors are typed for the
-// runner.
+// Domain returns an instance's domain, or nil, with errors typed for the runner.
 func (e *Env) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	dom, err := e.hv.Domain(ctx, id)
 	if errors.Is(err, hv.ErrNotFound) {
@@ -45,15 +44,14 @@ func (e *Env) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	return dom, request.HV(err)
 }
 
-// IsOurs reports whether, according to the registry, the instance is this host's and not on the
-// shelf.
+// IsOurs reports whether the registry has the instance on this host and not on the shelf.
 func (e *Env) IsOurs(ctx context.Context, s *Subject) (bool, error) {
 	inst, found, err := e.Row(ctx, s)
 	return found && !inst.State.OnShelf(), err
 }
 
-// Row reads the instance from the registry. Another host's instance counts as not found. Errors are
-// typed for the runner.
+// Row reads the instance from the registry, with errors typed for the runner. Another host's
+// instance counts as not found.
 func (e *Env) Row(ctx context.Context, s *Subject) (inst api.Instance, found bool, err error) {
 	inst, err = e.registry.Instance(ctx, s.InstanceID)
 	if request.Lost(err) {

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Ports are the systems that the ops of instances use.
+// Ports are the systems that instances use.
 type Ports struct {
 	HV           Hypervisor
 	Registry     Site
@@ -22,87 +22,82 @@ type Ports struct {
 	MovingGuests MovingGuests
 	Parts        Parts
 	Known        Known
-	// Recorded refuses an action that relies on the registry's locations of the instance's volumes,
-	// if this host's journal contradicts one of them because of a move that the registry does not
-	// know (which.Finder). The error has both locations, and the remedy.
+	// Recorded refuses an action that relies on the locations of the instance's volumes, if this
+	// host's journal contradicts the registry about one of them (which.Finder). Its error has both
+	// locations, and the remedy.
 	Recorded func(ctx context.Context, instanceID string) error
-	// Report reports to the registry now, and returns when the registry has answered or cannot be
-	// reached; a lost report is repeated later. The error is the hypervisor's if the instances'
-	// state is unknown.
+	// Report reports now, and returns when the registry has answered or cannot be reached; a lost
+	// report is repeated later. Its error is the hypervisor's if the instances' state is unknown.
 	Report func(ctx context.Context) error
 }
 
-// Site is the part of the registry that the ops of instances need. Every change has an op id and
-// may be repeated. Errors are *api.Error; after registry_unavailable the outcome is unknown.
+// Site is the instances' part of the registry. Every change has an op id and may be repeated.
+// Errors are *api.Error; after registry_unavailable the outcome is unknown.
 type Site interface {
 	Volume(ctx context.Context, ref string) (api.Volume, error)
 	Instance(ctx context.Context, ref string) (api.Instance, error)
-	// Attachments returns the attachments of a volume at an instance. An empty reference means all.
+	// Attachments returns the attachments of a volume at an instance; "" is any.
 	Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error)
 	TransitionInstance(ctx context.Context, opID, ref string, in api.InstanceTransition) (api.ShelvedInstance, error)
-	// PermitPause asks whether a guest of a move may be suspended, restored or resumed now. Each
+	// PermitPause asks whether a move's guest may be suspended, restored or resumed now. Each
 	// question needs a new op id.
 	PermitPause(ctx context.Context, opID, migration string, in api.PausePermit) (api.Migration, error)
 }
 
-// GuardKeeper keeps domains from being started (guard.Dir).
+// GuardKeeper prevents starts of domains (guard.Dir).
 type GuardKeeper interface {
 	Set(domainID, owner, reason string) error
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
 	Of(domainID string) ([]guard.Guard, error)
-	// IssueStartToken lets one start through the owner's guard: of a definition that contains the
-	// returned text. It holds until RevokeStartToken.
+	// IssueStartToken lets a start of a definition with the returned text through the owner's
+	// guard, until RevokeStartToken.
 	IssueStartToken(domainID, owner string) (string, error)
 	RevokeStartToken(domainID string) error
 	// HookKnowsStartTokens returns nil if no hook refuses a start with a token.
 	HookKnowsStartTokens() error
 	// Enforced returns nil if libvirt runs the guard hook before it starts a domain, otherwise the
-	// reason why it does not.
+	// reason.
 	Enforced() error
 }
 
-// Locations gives access to the images of volumes on this host (attach.Manager).
+// Locations gives access to this host's images of volumes (attach.Manager).
 type Locations interface {
-	// Connect prepares the location of an attachment for a future domain of this host: it checks
-	// pool, image, size and users like an attach, and returns the chain. Errors are typed for the
+	// Connect prepares an attachment's location for a future domain of this host: it checks pool,
+	// image, size and users like an attach, and returns the chain. Errors are typed for the
 	// runner. It may be repeated.
 	Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
 	// Chain makes the checks of Connect and returns the chain. It changes nothing.
 	Chain(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
-	// CheckLocation refuses a location from the registry that no volume of this host may have.
-	// CheckImages refuses a link, and a path that is no image any more. Errors are typed for the
+	// CheckLocation refuses a registry's location that no volume of this host may have.
+	// CheckImages refuses a link, and a path that is no longer an image. Errors are typed for the
 	// runner.
 	CheckLocation(ctx context.Context, l api.Location, verdict string) error
 	CheckImages(l api.Location) error
-	// Disconnect ends the use of the location on this host, unless another domain
-	// or attachment needs it.
+	// Disconnect ends the use of the location, unless another domain or attachment needs it.
 	Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error
 }
 
-// Images gives access to the images of volumes, and to the directory of save images
-// (image.Storage).
+// Images gives access to images, and to the directory of save images (image.Storage).
 type Images interface {
-	// Inspect returns size and kind of the image at a location. It returns image.ErrAbsent for a
-	// missing path, and an *api.Error if the image contradicts the location, or has other base
-	// images.
+	// Inspect returns size and kind of the image at a location, image.ErrAbsent for a missing
+	// path, and an *api.Error if the image contradicts the location, or has other base images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
 	// Fingerprint distinguishes an image from a later image at the same path, also after a reboot.
 	// It returns image.ErrAbsent for a missing path.
 	Fingerprint(ctx context.Context, path string) (string, error)
-	// InUse describes the holder of an image: a mount, a device mapper or loop device, swap or, for
-	// an RBD image, more clients than ours counts; ours may be nil. It returns "" if this host sees
-	// none.
+	// InUse describes the holder of an image, or "" if this host sees none: a mount, a device
+	// mapper or loop device, swap or, for an RBD image, more clients than ours (may be nil)
+	// counts.
 	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
-	// Connect prepares the image at path for a guest of this host: it drops cached pages of the
-	// image.
+	// Connect drops cached pages of an image for a guest of this host.
 	Connect(ctx context.Context, path string) error
 	// Disconnect writes this host's cached pages of an image to stable storage.
 	Disconnect(ctx context.Context, path string) error
-	// Flush writes this host's dirty pages of a file to stable storage. Both return an
-	// *image.NotStoredError, once, if a page cannot be stored.
+	// Flush writes this host's dirty pages of a file to stable storage. Disconnect and Flush
+	// return an *image.NotStoredError, once, if a page cannot be stored.
 	Flush(ctx context.Context, path string) error
-	// FreeBytes returns by how many bytes a file in dir may grow.
+	// FreeBytes returns by how much a file in dir may grow.
 	FreeBytes(dir string) (int64, error)
 	// InMemory reports whether the content of dir is lost at a reboot.
 	InMemory(dir string) (bool, error)
@@ -110,48 +105,45 @@ type Images interface {
 
 // Migrations has the migrations of this host (migrate.Manager).
 type Migrations interface {
-	// List returns the open migrations of this host, or all of them.
+	// List returns this host's open migrations, or all.
 	List(ctx context.Context, all bool) ([]api.Migration, error)
 }
 
 // Parts does this host's parts of the moves that the registry leads (parts.Parts).
 type Parts interface {
-	// CheckPaused refuses a move with all guests paused for the reasons against every way of moving
-	// the volume: its image, its disk in this instance, or other users on this host. Beside has the
-	// ids of the registry's instances of the volume. It changes nothing.
+	// CheckPaused refuses a move with all guests paused for reasons against any move of the
+	// volume: its image, its disk in this instance, or other users on this host. beside has the
+	// ids of the volume's instances in the registry. It changes nothing.
 	CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error
 	// StoodStill refuses to save an instance that has written to its volume after the last read of
-	// changed blocks, in a move while all guests write. Call it right before the guest's process
-	// ends.
+	// its writes, in a move while all guests write. Call it right before the guest's process ends.
 	StoodStill(ctx context.Context, migrationID, instanceID string) error
 }
 
-// MovingGuests has the guests with migrations, and their definitions (monitor.Monitor).
+// MovingGuests has the guests with migrations (monitor.Monitor).
 type MovingGuests interface {
-	// Switching reports whether a migration may have paused the instance now.
+	// Switching reports whether a migration may have paused the instance.
 	Switching(instanceID string) bool
-	// MayStart refuses the start of an instance if its disks may have wrong chains. The error has
-	// reason and remedy.
+	// MayStart refuses the start of an instance with possibly wrong chains, with reason and
+	// remedy.
 	MayStart(ctx context.Context, instanceID string) error
-	// Misnamed returns the disks of an instance that is off that lack the required overlay of a
-	// migration in the definition. It returns an error if naming the overlay is not safe.
+	// Misnamed returns the disks of an instance that is off that lack a migration's required
+	// overlay in the definition. It returns an error if naming the overlay is not safe.
 	Misnamed(ctx context.Context, instanceID string, srcUnwritten bool) ([]hv.NamedChain, error)
-	// Standing reports whether an operation of a migration of the instance waits for the operator.
+	// Standing reports whether an op of the instance's migration waits for the operator.
 	Standing(ctx context.Context, instanceID string) (bool, error)
-	// NameStanding makes the definition of such an instance name the present image of that
-	// migration's disk. It returns an error if that image is unknown. Errors are typed for the
-	// runner.
+	// NameStanding makes such an instance's definition name the present image of the migration's
+	// disk, or returns an error, typed for the runner, if that image is unknown.
 	NameStanding(ctx context.Context, instanceID string) error
 }
 
-// Known is this host's cache of the registry, used while the registry does not answer.
+// Known is this host's cache of the registry, for a silent registry.
 type Known interface {
-	// KnownInstance finds an instance of this host by id, name or the beginning
-	// of its id.
+	// KnownInstance finds this host's instance by id, name or the beginning of its id.
 	KnownInstance(ctx context.Context, ref string) (api.Instance, bool)
 }
 
-// Hypervisor has the calls of hv.Hypervisor that the package makes.
+// Hypervisor is the instances' part of hv.Hypervisor.
 type Hypervisor interface {
 	Events(ctx context.Context) <-chan hv.Event
 	SetConfigChain(ctx context.Context, id, target string, chain []hv.Image) error

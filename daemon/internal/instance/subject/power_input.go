@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// PowerInput is the input of the ops that change only whether an instance runs.
+// PowerInput is the input of ops that change only whether an instance runs.
 type PowerInput struct {
 	Subject
 	Stopping
@@ -17,14 +17,14 @@ type PowerInput struct {
 
 // Stopping says how an instance is stopped.
 type Stopping struct {
-	// Force cuts the power instead of asking the guest to shut down.
+	// Force cuts the power.
 	Force          bool `json:"force,omitempty"`
 	TimeoutSeconds int  `json:"timeout_seconds,omitempty"`
 }
 
 const defaultStopTimeout = 120 * time.Second
 
-// Timeout bounds how long the guest may take to shut down.
+// Timeout bounds the guest's shutdown.
 func (s Stopping) Timeout() time.Duration {
 	return cmp.Or(time.Duration(s.TimeoutSeconds)*time.Second, defaultStopTimeout)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Forbidden returns a refusal because of the state of an instance.
+// Forbidden returns a refusal by an instance's state.
 func Forbidden(verb, name, why string, args ...any) *api.Error {
 	return api.Errorf(api.CodeStateForbidden, "cannot "+verb+" instance "+name+": "+why, args...)
 }
@@ -30,13 +30,12 @@ func NoRoot(verb, name string) *api.Error {
 	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `%s`", verb, name, api.ShellLine("volferryctl", "volume", "attach", "VOLUME", name, "--root"))
 }
 
-// RefusedFor returns a refusal of Migrations (MayStart, CheckRecorded) in the caller's form.
+// RefusedFor returns a refusal of a migration in the caller's form.
 func RefusedFor(verb, name string, err error) error {
 	return api.Errorf(cmp.Or(api.CodeOf(err), api.CodeInternal), "cannot %s instance %s: %v", verb, name, err)
 }
 
-// Refusal turns an error of the hypervisor into the caller's error, or into an error that makes the
-// runner wait.
+// Refusal turns an error of the hypervisor into the caller's error, or makes the runner wait.
 func (s *Subject) Refusal(verb string, err error) error {
 	cannot := func(code api.Code, why string) error {
 		return api.Errorf(code, "cannot %s instance %s: %s", verb, s.InstanceName, why)

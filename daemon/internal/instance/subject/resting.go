@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// RestingOf is AtRest, but returns nothing while the registry does not answer.
+// RestingOf is AtRest, or nothing while the registry is silent.
 func (e *Env) RestingOf(ctx context.Context, id string) ([]api.Attachment, error) {
 	atts, err := e.AtRest(ctx, id)
 	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
@@ -21,8 +21,8 @@ func (e *Env) RestingOf(ctx context.Context, id string) ([]api.Attachment, error
 	return atts, err
 }
 
-// OnItsDevices refuses to start a guest if its volume's path now leads to another device or RBD
-// image. QEMU detects other faults. A silent cluster is asked only once.
+// OnItsDevices refuses to start a guest if its volume's path leads to another device or RBD image.
+// QEMU detects other faults. A silent cluster is asked only once.
 func (e *Env) OnItsDevices(ctx context.Context, verb, name string, atts []api.Attachment) error {
 	silent := false
 	for _, a := range atts {
@@ -41,7 +41,7 @@ func (e *Env) OnItsDevices(ctx context.Context, verb, name string, atts []api.At
 	return nil
 }
 
-// AtRest returns the attachments of an instance, except the attachments of moving volumes.
+// AtRest returns an instance's attachments without moving volumes.
 func (e *Env) AtRest(ctx context.Context, id string) ([]api.Attachment, error) {
 	atts, err := e.registry.Attachments(ctx, "", id)
 	if err != nil {

@@ -7,17 +7,16 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// Subject is the instance of an op. It is part of every input in this package.
+// Subject is an op's instance, in every input of this package.
 type Subject struct {
 	request.Body
 	InstanceID   string `json:"instance_id"`
 	InstanceName string `json:"instance_name"`
-	// Host and Epoch are the fencing tokens of the op.
+	// The op's fencing tokens.
 	Host     string `json:"host"`
 	HostName string `json:"host_name"`
 	Epoch    int64  `json:"epoch"`
-	// Whole reports that the op excludes all other changes of the instance. Without it the op
-	// excludes only starts, stops and pauses.
+	// Whole: the op excludes all other changes of the instance, not only starts, stops and pauses.
 	Whole bool `json:"whole,omitempty"`
 }
 
@@ -32,7 +31,7 @@ func (s *Subject) Keys() []string {
 // Group implements request.Input.
 func (s *Subject) Group() string { return s.InstanceID }
 
-// Step returns an op.Step. Undo and observe may be nil.
+// Step returns an op.Step; undo and observe may be nil.
 func Step[I any](name string, do, undo op.DoFunc[I], observe op.ObserveFunc[I]) op.Step {
 	return op.StepOf(op.InputOf[I], name, do, undo, observe)
 }
