@@ -16,8 +16,8 @@ import (
 
 // StepMirror makes dst equal to the disk of the running guest, with synchronous writes, so that it
 // converges under any load. Method overlay folds the overlay into a dst that equals src, by a
-// shallow copy; method mirror copies everything. It ends when the job is ready. Sizes are checked,
-// since a dst of another size would end the job without a reason.
+// shallow copy; method mirror copies everything. It ends when the job is ready. A dst of another
+// size would end the job at once, without a reason.
 //
 // It has no undo: the next try adopts the job, or a cancel ends it with the guest paused
 // (AbortSteps).
