@@ -48,7 +48,7 @@ func (e *Env) clearLiveGuards(in *move.LiveInput) error {
 }
 
 // stepTrack makes a bitmap in the process of each running guest. Its output is the guests with
-// their processes. Guards keep the other guests off meanwhile.
+// their processes. Guards on all guests prevent starts meanwhile.
 func (e *Env) stepTrack() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		if err := e.onlyGuestsHave(ctx, in); err != nil {
