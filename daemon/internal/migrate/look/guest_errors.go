@@ -193,8 +193,8 @@ func GuestRestarted(s *move.Spec) error {
 	return &move.WorldChangedError{What: fmt.Sprintf("instance %s was stopped and started again", s.InstanceName)}
 }
 
-// JobEndedEarly ends an op after its block job, because of an I/O error or a new process of the
-// guest. The guest is on its old image.
+// JobEndedEarly ends an op when its block job is gone early, because of an I/O error or a new
+// process of the guest. The guest is on its old image.
 func JobEndedEarly(s *move.Spec, into hv.Image) error {
 	return &move.WorldChangedError{What: jobEnded(s, into, logSaysWhy)}
 }
