@@ -25,7 +25,8 @@ func (m *Monitor) Quiesce(ctx context.Context) {
 	m.AwaitSwitches(ctx)
 }
 
-// AwaitSwitches is Quiesce, but new switches may begin.
+// AwaitSwitches returns when no guest is paused for a switch, or when ctx ends. New switches may
+// begin.
 func (m *Monitor) AwaitSwitches(ctx context.Context) {
 	_, _ = retry.Poll(ctx, quiescePoll, retry.Forever, func() (bool, error) { return !m.anySwitch(), nil })
 }
