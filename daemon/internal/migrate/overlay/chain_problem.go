@@ -109,7 +109,7 @@ func namedBy(s *move.Spec, d *hv.Disk) bool {
 }
 
 // Misnamed reports whether the definition of an instance that is off lacks the overlay, which has
-// the newest writes.  It returns an error, typed for the runner, if src was written since, so that
+// the newest writes. It returns an error, typed for the runner, if src was written since, so that
 // the overlay does not match it, or if src is at an address and srcUnwritten does not state the
 // opposite.
 func (e *Env) Misnamed(ctx context.Context, s *move.Spec, srcUnwritten bool) (bool, error) {

@@ -18,7 +18,7 @@ import (
 // NameStanding changes the definition of an instance to the present image of its disk while an op
 // of the migration waits for the operator: the image of the running process, if libvirt and the
 // kernel agree, or the image where the op has left a guest that is off. at is the journal's
-// position, records are the op's.
+// position, records are the op's. Errors are typed for the runner.
 func (e *Env) NameStanding(ctx context.Context, s *move.Spec, at move.Position, st *op.Status, records []op.Record) error {
 	disk, err := e.look.ConfirmDisk(ctx, s)
 	var disagreed *look.WitnessesDisagreeError

@@ -42,7 +42,7 @@ func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Di
 			return nil
 		}
 		// The old image was not written. But QEMU flushes the end when it suspends the guest and
-		// in the pivot, and may have ended before it reported a failed flush.
+		// in the pivot, and may have ended before it could report a failed flush.
 		return e.sameInBoth(ctx, s, to)
 	case now.RebootedSince(note.Top):
 		// The guest was resumed while the daemon was dead. A synchronous job writes to both
