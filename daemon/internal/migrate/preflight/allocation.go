@@ -51,8 +51,8 @@ func (c *Checks) chooseAllocation(s *move.Spec, t api.MigrationTarget) error {
 	return c.noteStorage(s, dir)
 }
 
-// noteSparse notes the storage properties of src that a sparse dst lacks if another program fills
-// it.
+// noteSparse notes the storage properties of src that a sparse dst lacks if the copier is not its
+// only writer.
 func (c *Checks) noteSparse(s *move.Spec, dir string) error {
 	allocation, err := c.allocationOf(s)
 	if err != nil {
