@@ -16,36 +16,36 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// DefaultTimeout is long enough for a restart of the registry or of libvirtd.
+// DefaultTimeout suffices for a restart of the registry or of libvirtd.
 const DefaultTimeout = 15 * time.Second
 
-// ErrServed is what Decide returns if an unfinished op does already what the request asks for.
+// ErrServed is Decide's error if an unfinished op already does the request's work.
 var ErrServed = errors.New("an op does this already")
 
-// Input is the input of an op: the decisions made before anything was changed. It embeds Body and
-// is encoded as JSON.
+// Input is an op's input: the decisions before its first change. It embeds Body and is encoded as
+// JSON.
 type Input interface {
-	// Keys are the op's keys, which exclude other ops (op.Op.Keys). Group is the op's group.
+	// Keys exclude other ops (op.Op.Keys). Group is the op's group.
 	Keys() []string
 	Group() string
 	SetBody(body json.RawMessage)
 }
 
-// Varied is an Input that may choose another kind for its op. Variant receives the request's kind
-// and returns that kind or one of the request's Variants.
+// Varied is an Input that may choose another kind for its op: Variant receives the request's kind
+// and returns it or one of the request's Variants.
 type Varied interface {
 	Input
 	Variant(kind string) string
 }
 
-// Planned is an Input that chooses the steps of its op, and their commit point.
+// Planned is an Input that chooses its op's steps and commit point.
 type Planned interface {
 	Input
 	Plan() (steps []op.StepRef, commit string)
 }
 
-// Body is the request as JSON, to distinguish a repeated request from another one with the same id.
-// It is empty for an op without a request.
+// Body is the request as JSON, to distinguish a repeated request from another with the same id. It
+// is empty for an op without a request.
 type Body struct {
 	Body json.RawMessage `json:"asked,omitempty"`
 }
@@ -57,16 +57,14 @@ func (b *Body) SetBody(body json.RawMessage) { b.Body = body }
 type Request struct {
 	OpID string
 	Kind string
-	// Variants are the other kinds that the input may choose for the op (Varied).
+	// Variants are the other kinds that the input may choose (Varied).
 	Variants []string
-	// Body is the request's content.
-	Body any
+	Body     any
 	// Decide makes all checks and decisions, and changes nothing. It is called only for a new
 	// request, while no other request is admitted.
 	Decide func(ctx context.Context) (Input, error)
 }
 
-// kindFor returns the kind of the op with this input.
 func (r *Request) kindFor(in Input) string {
 	if v, ok := in.(Varied); ok {
 		return v.Variant(r.Kind)
@@ -74,13 +72,12 @@ func (r *Request) kindFor(in Input) string {
 	return r.Kind
 }
 
-// mayHave reports whether the request's op may be of this kind.
 func (r *Request) mayHave(kind string) bool {
 	return kind == r.Kind || slices.Contains(r.Variants, kind)
 }
 
-// Admission admits the requests of one manager: each request becomes one op. Set the fields before
-// the first call. It is safe for concurrent use.
+// Admission admits a manager's requests: each becomes one op. Set the fields before the first
+// call. It is safe for concurrent use.
 type Admission struct {
 	Runner  *op.Runner
 	Journal op.Journal
@@ -88,20 +85,17 @@ type Admission struct {
 	// Kinds are the manager's kinds of short ops. A request waits for such ops; an op that waits
 	// for the operator continues at the operator's next request.
 	Kinds []string
-	// Timeout bounds how long a request waits for a system that does not answer; 0 is
-	// DefaultTimeout.
+	// Timeout bounds a request's wait for a silent system; 0 is DefaultTimeout.
 	Timeout time.Duration
-	// Busy is the error code for a request that another op blocks; "" is instance_busy.
+	// Busy is the code for a request that another op blocks; "" is instance_busy.
 	Busy api.Code
-	// Waits describes the thing that an op of this manager waits for. If Waits is nil or returns
-	// "", the admission uses its own text.
+	// Waits describes the thing that an op waits for. Nil or "": the admission's own text.
 	Waits func(op.Status) string
-	// Now stamps ops; nil is time.Now.
-	Now func() time.Time
+	Now   func() time.Time
 
-	// admitting is held from the search for earlier requests to the submission of an op.
+	// admitting is held from the search for earlier requests until an op is submitted.
 	admitting chan struct{}
-	once      sync.Once // creates admitting
+	once      sync.Once
 }
 
 func (a *Admission) timeout() time.Duration {
@@ -118,9 +112,9 @@ func (a *Admission) now() time.Time {
 	return a.Now()
 }
 
-// Lock blocks the admission of requests until Unlock, for a manager that reads its ops and then
-// begins one itself. It is a channel, not a sync.Mutex: in a bubble of testing/synctest, time
-// passes while a goroutine waits for a channel.
+// Lock blocks the admission until Unlock, for a manager that reads its ops and then begins an op
+// itself. It is a channel: in a bubble of testing/synctest, time passes while a goroutine waits
+// for a channel, but not for a sync.Mutex.
 func (a *Admission) Lock() {
 	a.once.Do(func() { a.admitting = make(chan struct{}, 1) })
 	a.admitting <- struct{}{}
@@ -129,8 +123,7 @@ func (a *Admission) Lock() {
 // Unlock releases Lock.
 func (a *Admission) Unlock() { <-a.admitting }
 
-// Submit stores, starts and returns the op of a request. For a repeated request it returns the
-// existing op.
+// Submit stores, starts and returns a request's op, or returns the op of a repeated request.
 func (a *Admission) Submit(ctx context.Context, req Request) (op.Op, error) {
 	body, err := json.Marshal(req.Body)
 	if err != nil {
@@ -149,8 +142,7 @@ func (a *Admission) Submit(ctx context.Context, req Request) (op.Op, error) {
 	return a.Begin(ctx, req.OpID, req.kindFor(in), in)
 }
 
-// Begin stores and starts an op, for a request or for the manager itself. The caller holds the
-// lock.
+// Begin stores and starts an op. The caller holds the lock.
 func (a *Admission) Begin(ctx context.Context, opID, kind string, in Input) (op.Op, error) {
 	data, err := json.Marshal(in)
 	if err != nil {
@@ -162,7 +154,7 @@ func (a *Admission) Begin(ctx context.Context, opID, kind string, in Input) (op.
 		o.Steps, o.Commit = p.Plan()
 	}
 	err = a.Runner.Submit(ctx, o)
-	if errors.Is(err, op.ErrMismatch) { // another manager has used the id since
+	if errors.Is(err, op.ErrMismatch) { // another manager has used the id
 		return op.Op{}, usedForAnother(opID)
 	}
 	if err != nil {
@@ -176,7 +168,7 @@ func usedForAnother(opID string) *api.Error {
 	return api.Errorf(api.CodeIdempotencyMismatch, "op %s was used for another request", opID)
 }
 
-// decided runs the checks with a timeout, so that a check that hangs does not block other requests.
+// decided bounds the checks, so that a hanging check does not block other requests.
 func (a *Admission) decided(ctx context.Context, req Request) (Input, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout())
 	defer cancel()
@@ -184,7 +176,6 @@ func (a *Admission) decided(ctx context.Context, req Request) (Input, error) {
 	return in, Refused(err)
 }
 
-// repeated finds the op of an earlier request with the same id.
 func (a *Admission) repeated(ctx context.Context, req Request, body []byte) (o op.Op, known bool, err error) {
 	o, err = a.Journal.Op(ctx, req.OpID)
 	if errors.Is(err, op.ErrNotFound) {
@@ -218,8 +209,8 @@ func Known(ctx context.Context, r *op.Runner, opID string) (bool, error) {
 	return true, nil
 }
 
-// continueParked continues the manager's ops that wait for the operator and block a new op: by the
-// new request the operator has dealt with them.
+// continueParked continues the manager's ops that wait for the operator and block a new op: the
+// new request shows that the operator has dealt with them.
 func (a *Admission) continueParked(ctx context.Context, keys []string) {
 	for _, st := range a.Runner.Active() {
 		if st.State != op.StateNeedsOperator || !a.ours(st.Op.Kind) || !share(st.Op.Keys, keys) {
@@ -231,11 +222,10 @@ func (a *Admission) continueParked(ctx context.Context, keys []string) {
 	}
 }
 
-// lookAgainBound bounds how long LookAgain waits for a continued op.
 const lookAgainBound = 5 * time.Second
 
 // LookAgain continues the manager's ops that wait for the operator and have one of these keys, for
-// a request that their state would refuse. It waits a short time for their end.
+// a request that they would refuse, and waits shortly for their end.
 func (a *Admission) LookAgain(ctx context.Context, keys ...string) {
 	ctx, cancel := context.WithTimeout(ctx, lookAgainBound)
 	defer cancel()

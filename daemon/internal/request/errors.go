@@ -14,10 +14,10 @@ import (
 )
 
 // The names of the things that ops wait for (op.WaitFor, Runner.Wake). The runner itself uses
-// WaitTurn for an op that waits for another op.
+// WaitTurn for an op that waits for another.
 const (
 	WaitHypervisor = "hypervisor"
-	WaitProcesses  = "processes" // volferryd-processes, which reads them for the daemon
+	WaitProcesses  = "processes" // volferryd-processes reads them
 	WaitRegistry   = "registry"
 	WaitStorage    = "storage"
 	WaitResume     = "resume" // of a guest that Volferry has paused
@@ -26,10 +26,10 @@ const (
 	WaitTurn       = "turn"
 )
 
-// BusyDelay is the delay before a step's next attempt if libvirt is busy.
+// BusyDelay is a step's delay if libvirt is busy.
 const BusyDelay = 200 * time.Millisecond
 
-// HV gives an error of the hypervisor the type that makes the runner wait, try again, or fail.
+// HV types an error of the hypervisor: the runner waits, tries again, or fails.
 func HV(err error) error {
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
@@ -40,8 +40,7 @@ func HV(err error) error {
 	return err
 }
 
-// AwaitHypervisor makes an op wait for the program that does not answer: libvirtd or
-// volferryd-processes.
+// AwaitHypervisor makes an op wait for the silent program: libvirtd or volferryd-processes.
 func AwaitHypervisor(err error) error {
 	if _, notAsked := errors.AsType[*hv.NotAskedError](err); notAsked {
 		return op.WaitFor(WaitProcesses, err)
@@ -49,12 +48,12 @@ func AwaitHypervisor(err error) error {
 	return op.WaitFor(WaitHypervisor, err)
 }
 
-// NoHypervisor returns the refusal of a request that needs a program that does not answer.
+// NoHypervisor returns the refusal of a request that needs a silent program.
 func NoHypervisor(err error) *api.Error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "%s; nothing was changed", hv.Unanswered(err))
 }
 
-// Registry gives an error of the registry the type that makes the runner wait or fail.
+// Registry types an error of the registry: the runner waits or fails.
 func Registry(err error) error {
 	if Away(err) {
 		return op.WaitFor(WaitRegistry, err)
@@ -62,8 +61,8 @@ func Registry(err error) error {
 	return err
 }
 
-// AtHome refuses an action on a domain that a live migration has moved to another host: on this
-// host it appears to be stopped. Verdict begins the message, as in "cannot attach volume x".
+// AtHome refuses an action on a domain that a live migration has moved away: here it appears to be
+// stopped. verdict begins the message, as in "cannot attach volume x".
 func AtHome(verdict string, dom *hv.Domain) error {
 	if dom == nil || !dom.Moved {
 		return nil
@@ -72,25 +71,25 @@ func AtHome(verdict string, dom *hv.Domain) error {
 		verdict, dom.Name, api.ShellLine("virsh", "start", "--", dom.Name))
 }
 
-// Away reports whether the registry did not answer: the request may have been carried out or not.
+// Away reports whether the registry did not answer: the outcome is unknown.
 func Away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailable }
 
-// Refused returns the caller's form of an error from a check that was made before any change.
+// Refused returns the caller's form of an error from before any change.
 func Refused(err error) error {
 	var unreadable *hv.Unreadable
 	switch {
-	case errors.As(err, &unreadable): // each unreadable domain may have the requested disk
+	case errors.As(err, &unreadable): // each may have the requested disk
 		return api.Errorf(api.CodeHypervisorUnavailable, "libvirt cannot tell which disks every domain of this host has: %v; nothing was changed; it is refused until each can be read (virsh dumpxml) or is gone", unreadable)
 	case errors.Is(err, hv.ErrUnavailable):
 		return NoHypervisor(err)
-	case errors.Is(err, context.DeadlineExceeded): // not the hypervisor: its calls have their own timeout
+	case errors.Is(err, context.DeadlineExceeded): // the hypervisor's calls have their own timeout
 		return api.Errorf(api.CodeRegistryUnavailable, "the registry does not answer; nothing was changed")
 	}
 	return err
 }
 
-// Lost reports whether an op has lost the right to its object: the host was fenced since, or an
-// operator has ended the op's work. The op must not touch the object any more.
+// Lost reports whether an op has lost the right to its object: the host was fenced, or an operator
+// has ended the op's work. The op must not touch the object.
 func Lost(err error) bool {
 	switch api.CodeOf(err) {
 	case api.CodeStaleEpoch, api.CodeNotYourHost, api.CodeNotFound:
@@ -100,10 +99,10 @@ func Lost(err error) bool {
 	}
 }
 
-// AsOfNow makes a call to the registry under the op's epoch. If the host was fenced since and is
-// back, it repeats the call under the present epoch, because only this host can report the outcome;
-// the registry answers not_found for things that it took from the host. It is not for calls that
-// acquire something. Again distinguishes the op ids of the two calls.
+// AsOfNow makes a call to the registry under the op's epoch. If the host was fenced and is back,
+// it repeats the call under the present epoch, because only this host can report the outcome; the
+// registry answers not_found for things that it took from the host. It is not for calls that
+// acquire something. again distinguishes the op ids of both calls.
 func AsOfNow(epoch int64, now func() (int64, error), say func(epoch int64, again string) error) error {
 	err := say(epoch, "")
 	if api.CodeOf(err) != api.CodeStaleEpoch {

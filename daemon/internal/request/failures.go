@@ -10,14 +10,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// failer is an error with its own form for the journal.
 type failer interface {
 	error
 	Failure() op.Failure
 }
 
-// Describe returns the journal's form of an error. It is the runner's Config.Describe for the ops
-// of all managers.
+// Describe returns the journal's form of an error, as Config.Describe of all runners.
 func Describe(err error) op.Failure {
 	if own, ok := errors.AsType[failer](err); ok {
 		return own.Failure()
@@ -42,7 +40,7 @@ func Describe(err error) op.Failure {
 	return op.Failure{Code: string(api.CodeInternal), Message: err.Error()}
 }
 
-// APIError returns a journaled failure as an error of the API; nil for nil.
+// APIError returns a journaled failure as an *api.Error; nil for nil.
 func APIError(f *op.Failure) *api.Error {
 	if f == nil {
 		return nil

@@ -11,14 +11,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Grower stores the new sizes of grown images: the registry.
+// Grower stores new sizes of grown images: the registry.
 type Grower interface {
 	GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error)
 }
 
-// TakeSize compares a volume's image, of foundBytes, with the registry's size, and has the registry
-// store a larger one. It returns the registry's resulting size. An image smaller than its volume is
-// size_mismatch: the missing part may have held data.
+// TakeSize has the registry store the size of a volume's image of foundBytes, if it is larger. It
+// returns the registry's resulting size. An image smaller than its volume is size_mismatch: the
+// missing part may have held data.
 func TakeSize(ctx context.Context, registry Grower, volumeID, volumeName string, l api.Location, foundBytes int64) (int64, error) {
 	foundBytes = l.VolumeBytes(foundBytes)
 	switch {

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Render returns the API's document of an op from one status. State and failure are the request's:
-// the op's own, unless several ops serve the request.
+// Render returns the API's document of an op. state and failure are the request's: the op's own,
+// unless several ops serve the request.
 func Render(st *op.Status, state op.State, failure *api.Error) api.Op {
 	out := api.Op{
 		ID: st.Op.ID, Kind: st.Op.Kind, CreatedAt: st.Op.CreatedAt,
@@ -32,8 +32,7 @@ func Render(st *op.Status, state op.State, failure *api.Error) api.Op {
 	return out
 }
 
-// Remark returns the remarks of an op for its caller: the "remark" in the output of each step that
-// has one.
+// Remark returns the remarks in the outputs of an op's steps.
 func Remark(st *op.Status) string {
 	var remarks []string
 	for _, step := range slices.Sorted(maps.Keys(st.Outputs)) {
@@ -47,7 +46,6 @@ func Remark(st *op.Status) string {
 	return strings.Join(remarks, "; ")
 }
 
-// subjectOf returns the volume and the instance of an op as text.
 func subjectOf(input json.RawMessage) string {
 	volume, instance := Names(input)
 	switch {
@@ -61,8 +59,8 @@ func subjectOf(input json.RawMessage) string {
 	return ""
 }
 
-// Names returns the names, or ids, of the volume and the instance of an op; "" for none. All kinds
-// of input use the same fields for them.
+// Names returns the names, or ids, of an op's volume and instance, or "". All inputs use the same
+// fields for them.
 func Names(input json.RawMessage) (volume, instance string) {
 	var in struct {
 		VolumeName   string `json:"volume_name"`

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Standstill returns a text for a guest that sleeps or has crashed, with the command that ends that
-// state; "" for other guests.
+// Standstill describes a guest that sleeps or has crashed, with the command that ends that; "" for
+// other guests.
 func Standstill(why hv.PauseReason, instance string) string {
 	switch why {
 	case hv.PauseAsleep:
@@ -23,8 +23,7 @@ func Standstill(why hv.PauseReason, instance string) string {
 	return ""
 }
 
-// Unsettled returns a text for an instance in hv.StateOther: why it can do nothing now, and what
-// ends that state.
+// Unsettled describes an instance in hv.StateOtherand the remedy.
 func Unsettled(dom *hv.Domain) string {
 	if why := Standstill(dom.PauseReason, dom.Name); why != "" {
 		return why + "; try again then"

@@ -13,29 +13,27 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Unresumed has the guests that an op has paused and that libvirt does not resume, by the caller's
-// names. It is in memory: after a restart the op tries again.
+// Unresumed has the paused guests that libvirt does not resume, by the caller's names. It is in
+// memory: after a restart the op tries again.
 type Unresumed struct {
-	// Changed is called with the name of a guest with a changed text; it may be nil.
+	// Changed, unless nil, is called with the name of a guest with a changed text.
 	Changed func(name string)
 
 	mu     sync.Mutex
 	guests map[string]unresumed
 }
 
-// unresumed has the reason of a failed resume and the number of attempts.
 type unresumed struct {
 	text  string
 	tries int
 }
 
-// quickResumes is the number of attempts at intervals of BusyDelay. Later attempts follow the
-// schedule of waiting ops.
+// quickResumes is the number of attempts at intervals of BusyDelay, before the schedule of waiting
+// ops.
 const quickResumes = 10
 
-// Ended records the result of a call that resumes a guest. Reason is why the guest was paused. The
-// returned error makes the runner repeat the call until it succeeds, because no other step may
-// begin before.
+// Ended records the result of a resume. reason is why the guest was paused. Its error makes the
+// runner repeat the call until it succeeds, before any other step.
 func (u *Unresumed) Ended(name, instance, reason string, err error) error {
 	if err == nil || errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 		u.set(name, "")
@@ -53,10 +51,10 @@ func (u *Unresumed) Ended(name, instance, reason string, err error) error {
 	return op.WaitFor(WaitResume, refused)
 }
 
-// Runs records that a guest is not paused any more.
+// Runs records that a guest is not paused.
 func (u *Unresumed) Runs(name string) { u.set(name, "") }
 
-// Text returns the reason why libvirt does not resume a paused guest; "" for other guests.
+// Text returns why libvirt does not resume a guest, or "".
 func (u *Unresumed) Text(name string) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -74,8 +72,8 @@ func (u *Unresumed) All() []string {
 	return texts
 }
 
-// set records the reason of a failed resume; an empty text removes the guest. It returns the number
-// of failed attempts.
+// set records why a resume failed, or removes the guest for "", and returns the number of failed
+// attempts.
 func (u *Unresumed) set(name, text string) (tries int) {
 	u.mu.Lock()
 	was := u.guests[name]

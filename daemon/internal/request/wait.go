@@ -15,12 +15,11 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// grantPoll is the interval between polls of a new op.
 const grantPoll = 5 * time.Millisecond
 
 // Granted waits until the op is past its first steps, which only check whether it may begin, so
-// that a refusal is the answer to the request. If the op itself waits, Granted waits a short time
-// only, and withdraws an op that still waits for a long op. An undone op is an error.
+// that a refusal answers the request. If the op itself waits, Granted waits shortly, and withdraws
+// an op that still waits for a long op. An undone op is an error.
 func (a *Admission) Granted(ctx context.Context, opID string, first ...string) (op.Status, error) {
 	st, err := a.granted(ctx, opID, first)
 	if err == nil && st.State == op.StateUndone {
@@ -35,7 +34,7 @@ func (a *Admission) granted(ctx context.Context, opID string, first []string) (o
 		if st, err = a.Runner.Status(ctx, opID); err != nil {
 			return false, JournalError(err)
 		}
-		// An op has no step before its first one and after the undo of its first one.
+		// An op has no step before its first step and after that step's undo.
 		return st.State != op.StateRunning || (st.Step != "" && !slices.Contains(first, st.Step)), nil
 	})
 	switch {
@@ -51,7 +50,7 @@ func (a *Admission) granted(ctx context.Context, opID string, first []string) (o
 	return st, nil
 }
 
-// ended waits for the end of an op that is being undone, so that it is not reported as a success.
+// ended waits for the end of an op that is being undone, so that it is no success.
 func (a *Admission) ended(ctx context.Context, st op.Status) (op.Status, error) {
 	if st.State != op.StateUndoing {
 		return st, nil
@@ -59,7 +58,7 @@ func (a *Admission) ended(ctx context.Context, st op.Status) (op.Status, error) 
 	return a.Wait(ctx, st.Op.ID)
 }
 
-// behindOurs reports whether an op waits only for ops of this manager, which are short.
+// behindOurs reports whether an op waits only for this manager's short ops.
 func (a *Admission) behindOurs(mine op.Status) bool {
 	for _, st := range a.Runner.Active() {
 		if st.Op.ID != mine.Op.ID && share(st.Op.Keys, mine.Op.Keys) && !a.ours(st.Op.Kind) {
@@ -69,7 +68,7 @@ func (a *Admission) behindOurs(mine op.Status) bool {
 	return true
 }
 
-// takeBackTurn ends an op that has changed nothing, because another op works on its instance.
+// takeBackTurn ends an unbegun op, because another op works on its instance.
 func (a *Admission) takeBackTurn(ctx context.Context, st op.Status) (op.Status, error) {
 	busy := api.Errorf(api.CodeInstanceBusy, "another operation works on the instance or the volume; `volferryctl migration list` shows migrations; try again when it is over")
 	if parked := a.Parked(st.Op.Keys); parked != nil {
@@ -81,8 +80,8 @@ func (a *Admission) takeBackTurn(ctx context.Context, st op.Status) (op.Status, 
 	return a.Wait(ctx, st.Op.ID)
 }
 
-// Parked returns an op of any manager that waits for the operator and has one of these keys; nil if
-// there is none. No other op with that key begins before its end.
+// Parked returns any manager's op that waits for the operator and has one of these keys, or nil.
+// No other op with that key begins before its end.
 func (a *Admission) Parked(keys []string) *op.Status {
 	for _, st := range a.Runner.Active() {
 		if st.State == op.StateNeedsOperator && share(st.Op.Keys, keys) {
@@ -96,14 +95,14 @@ func waitsBehind(parked *op.Status) *api.Error {
 	return api.Errorf(api.CodeNeedsOperator, "%s; nothing was changed", StandsInTheWay(parked)).With("op_id", parked.Op.ID)
 }
 
-// StandsInTheWay returns a text for an op that waits for the operator and that other ops wait for.
+// StandsInTheWay describes an op that waits for the operator and blocks other ops.
 func StandsInTheWay(parked *op.Status) string {
 	return fmt.Sprintf("operation %s (%s) has to end first, and an operator has to look at it: %s; `%s` says what to do",
 		parked.Op.ID, parked.Op.Kind, parked.Failure.Message, api.ShellLine("volferryctl", "op", "show", parked.Op.ID))
 }
 
-// RefuseParked withdraws an op that has changed nothing, if its turn waits for an op that waits for
-// the operator. It returns false if the op is in another state.
+// RefuseParked withdraws an unbegun op that waits for an op that waits for the operator, and
+// reports whether it did.
 func (a *Admission) RefuseParked(st op.Status) bool {
 	if st.Waiting != WaitTurn || st.State != op.StateRunning {
 		return false
@@ -112,7 +111,7 @@ func (a *Admission) RefuseParked(st op.Status) bool {
 	return parked != nil && a.Runner.Interrupt(st.Op.ID, waitsBehind(parked)) == nil
 }
 
-// Wait waits for the end of an op, but no longer than Timeout. It returns the op's status.
+// Wait returns the status of an op at its end or after Timeout.
 func (a *Admission) Wait(ctx context.Context, opID string) (op.Status, error) {
 	bounded, cancel := context.WithTimeout(ctx, a.timeout())
 	defer cancel()
@@ -124,8 +123,8 @@ func (a *Admission) Wait(ctx context.Context, opID string) (op.Status, error) {
 }
 
 // End waits for the end of an op and returns its status; an undone op is an error. If the op waits
-// for a system that does not answer, or for the operator, End returns an error that begins with
-// doing, and the op continues by itself.
+// for a silent system, or for the operator, the error begins with doing, and the op continues by
+// itself.
 func (a *Admission) End(ctx context.Context, opID, doing string) (op.Status, error) {
 	for {
 		st, err := a.Wait(ctx, opID)
@@ -149,11 +148,10 @@ func (a *Admission) End(ctx context.Context, opID, doing string) (op.Status, err
 	}
 }
 
-// processesAway has the commands that show why volferryd-processes does not answer. The daemon's
-// log has its error.
+// processesAway has the commands that show why volferryd-processes does not answer.
 const processesAway = "`systemctl status volferryd-processes.socket volferryd-processes.service` and `journalctl -u volferryd.service` say why"
 
-// stuck returns the error for an op that waits; nil for an op that works.
+// stuck returns the error for an op that waits, otherwise nil.
 func (a *Admission) stuck(st op.Status, doing string) error {
 	code, what := cmp.Or(a.Busy, api.CodeInstanceBusy), ""
 	if a.Waits != nil {
