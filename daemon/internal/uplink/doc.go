@@ -2,6 +2,6 @@
 
 // Package uplink is the daemon's connection to the registry. It reports this host, its pools,
 // instances and migrations, keeps the last view of the registry, fetches the registry's tasks, and
-// after a fence releases the volumes that the host lost (DESIGN.md). It does not know the daemon's
-// operations: it can only halt them, and avoid an instance's.
+// after a fence releases the host's lost volumes (DESIGN.md). It can only halt the daemon's
+// operations, and avoid an instance's.
 package uplink

@@ -106,15 +106,14 @@ func (d *drifts) find(ctx context.Context, reports []api.InstanceReport, doms []
 	return reports
 }
 
-// hasMoving reports whether a volume of these attachments moves: its guests may be between two
-// places.
+// hasMoving reports whether a volume of these attachments moves.
 func hasMoving(atts []api.Attachment, volumes []api.Volume) bool {
 	return slices.ContainsFunc(volumes, func(v api.Volume) bool {
 		return v.MigrationID != "" && slices.ContainsFunc(atts, func(a api.Attachment) bool { return a.VolumeID == v.ID })
 	})
 }
 
-// driftOf is instance.DriftOf, but for an unreadable domain it returns only a note of that.
+// driftOf is instance.DriftOf, or a note about an unreadable domain.
 func driftOf(inst api.Instance, dom *hv.Domain, unreadable []hv.UnreadableDomain, atts []api.Attachment) instance.Drift {
 	if i := slices.IndexFunc(unreadable, func(d hv.UnreadableDomain) bool { return d.ID == inst.ID }); i >= 0 {
 		return instance.Drift{Note: instance.Unreadable(unreadable[i])}
@@ -140,7 +139,6 @@ func (d *drifts) confirmed(f finding) finding {
 	return f
 }
 
-// noted adds a note to the report of an instance.
 func noted(reports []api.InstanceReport, id string, what instance.Drift) []api.InstanceReport {
 	if what.Gone {
 		return append(reports, api.InstanceReport{ID: id, State: api.InstanceError, Note: what.Note})

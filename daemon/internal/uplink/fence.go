@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Admit returns nil if new work may begin on this host; otherwise the error reports the fence.
+// Admit returns nil if new work may begin on this host, otherwise the fence as an error.
 func (u *Uplink) Admit() error {
 	f := u.Fence()
 	if f == nil && u.halted.Load() {
@@ -28,9 +28,9 @@ func (u *Uplink) Admit() error {
 		With("epoch", f.Epoch)
 }
 
-// refused handles an error of the registry for a request under this epoch. If the error reports a
-// fence of this host, refused first stores it. Sure is true for a request with no other token than
-// the host's epoch; other requests may have an op's older epoch.
+// refused handles an error of the registry for a request under this epoch. A reported fence of
+// this host is first stored. sure is true for a request without another token than the host's
+// epoch; other requests may have an op's older epoch.
 func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	now, known := epochIn(err)
 	switch {
@@ -43,14 +43,14 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 		u.Changed() // the report determines whether the host was fenced
 		return err
 	case now <= epoch:
-		// A host takes on an epoch only when the fence of that epoch is over, so the registry's
-		// attachments are older: by them the host would stop guests that may run.
+		// A host takes on an epoch only when its fence is over, so the registry's attachments are
+		// older: by them the host would stop guests that may run.
 		return api.Errorf(api.CodeStaleEpoch, "the registry has this host in epoch %d as fenced or behind, and this host was told of epoch %d: its database is older than that, from a backup it seems; this host does nothing about it until an operator has compared the two", now, epoch).
 			With("epoch", now)
 	}
 	u.announceEpoch(now)
-	// The fence takes effect even if it cannot be stored: a later process learns of it by its first
-	// report.
+	// The fence takes effect even if it cannot be stored: the first report of a later process
+	// returns it.
 	keepErr := u.state.updateAnyway(func(m *savedState) {
 		if now > m.Epoch {
 			m.Fence = &Fence{Epoch: now}
@@ -68,7 +68,7 @@ func reportFirst(err error) bool {
 	return errors.As(err, &e) && e.Details[api.DetailReportFirst] == true
 }
 
-// epochIn returns the registry's epoch of this host from a stale_epoch error.
+// epochIn returns this host's epoch from a stale_epoch error.
 func epochIn(err error) (int64, bool) {
 	var e *api.Error
 	if !errors.As(err, &e) {
@@ -83,8 +83,7 @@ func epochIn(err error) (int64, bool) {
 	return 0, false
 }
 
-// comeBack brings a fenced host back and resumes its ops. A failure repeats all parts from the
-// first one: see DESIGN.md.
+// comeBack brings a fenced host back and resumes its ops. A failure repeats all parts (DESIGN.md).
 func (u *Uplink) comeBack(ctx context.Context) error {
 	if f := u.Fence(); f != nil {
 		if err := u.rejoin(ctx, f); err != nil {
@@ -101,8 +100,8 @@ func (u *Uplink) comeBack(ctx context.Context) error {
 	return nil
 }
 
-// rejoin releases the volumes that the host lost, and then reports that to the registry. The
-// release comes first, because the halt of ops may take hours.
+// rejoin releases the lost volumes, and then reports that to the registry: the halt of ops may
+// take hours.
 func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	if err := u.reporting.lock(ctx); err != nil { // so that no report of the old epoch overtakes
 		return err
@@ -125,7 +124,7 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	if err != nil {
 		return u.rejoinRefused(f, err)
 	}
-	// More may have been taken between letGo and the rejoin. From here on nothing is taken without
+	// More may have been lost between letGo and the rejoin. From here nothing is lost without
 	// another fence.
 	if err := u.losses.letGo(ctx); err != nil {
 		return err
@@ -138,8 +137,8 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	return nil
 }
 
-// halt begins to halt the operations and returns the result's channel, the same for all calls
-// during one halt.
+// halt begins to halt the operations; all calls during one halt return the same channel for its
+// result.
 func (u *Uplink) halt(ctx context.Context) <-chan error {
 	if u.halting == nil {
 		halting := make(chan error, 1)
@@ -154,8 +153,7 @@ func (u *Uplink) halt(ctx context.Context) <-chan error {
 	return u.halting
 }
 
-// haltTimeout bounds how long an attempt to come back waits for the halt, before it looks again for
-// lost volumes.
+// haltTimeout bounds an attempt's wait for the halt, before it looks again for lost volumes.
 const haltTimeout = 10 * time.Second
 
 func (u *Uplink) whenHalted(ctx context.Context, halt <-chan error) error {

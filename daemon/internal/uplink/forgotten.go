@@ -11,15 +11,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Forgotten clears the guard of a domain without a root volume if the registry has forgotten its
-// instance: nothing else would, and the domain is its owner's again.
+// Forgotten clears the guard of a domain without a root volume after the registry has forgotten
+// its instance: the domain is its owner's again.
 //
 // It asks the registry while it holds the instance's key, so that no op of the instance runs. If
 // the domain has another guard, all stay: the instance may be another host's, which the registry
 // hides in the same way.
 func (u *Uplink) Forgotten(ctx context.Context, id string) {
 	if u.Err() != nil || u.Fence() != nil {
-		return // unknown now; the next report looks again
+		return // unknown; the next report looks again
 	}
 	u.cfg.Ops.TryLock([]string{request.PowerKey(id)}, func() {
 		guards, err := u.cfg.Guards.Of(id)
@@ -38,8 +38,8 @@ func (u *Uplink) Forgotten(ctx context.Context, id string) {
 	})
 }
 
-// clearForgotten checks every guarded domain that is no instance of the registry: the instance may
-// have been forgotten at the registry itself, or while this daemon was down.
+// clearForgotten checks every guarded domain without an instance at the registry: it may have been
+// forgotten there, or while this daemon was down.
 func (u *Uplink) clearForgotten(ctx context.Context, named []api.Instance) {
 	guarded, err := u.cfg.Guards.List()
 	if err != nil {

@@ -65,8 +65,7 @@ func (m *Memory) granted() []api.Attachment {
 	return out
 }
 
-// attachmentsBy indexes attachments by a key: a host may have thousands, too many for a nested
-// loop.
+// attachmentsBy indexes attachments by a key: a host may have thousands.
 func attachmentsBy(atts []api.Attachment, key func(a *api.Attachment) string) map[string][]api.Attachment {
 	by := map[string][]api.Attachment{}
 	for i := range atts {
@@ -80,7 +79,7 @@ func instanceOf(a *api.Attachment) string   { return a.InstanceID }
 func volumeOf(a *api.Attachment) string     { return a.VolumeID }
 func attachmentOf(a *api.Attachment) string { return a.ID }
 
-// everGranted returns granted() and the previous locations of attachments that moved since the last
+// everGranted returns granted and the previous locations of attachments that moved since the last
 // view: until the next view the guest may have either.
 func (m *Memory) everGranted() []api.Attachment {
 	out := m.granted()

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Listen registers a listener, and calls it with an earlier process's last epoch, so that older ops
-// check whether they still own their objects. Call it before any op continues.
+// Listen registers a listener, and calls it with an earlier process's last epoch, so that older
+// ops check whether they still own their objects. Call it before any op continues.
 func (u *Uplink) Listen(l Listener) {
 	u.mu.Lock()
 	u.listeners = append(u.listeners, l)
@@ -22,7 +22,7 @@ func (u *Uplink) Listen(l Listener) {
 	l.Epoch(u.state.Epoch())
 }
 
-// listening returns the listeners. Call them without holding a lock.
+// listening returns the listeners, to call without a lock.
 func (u *Uplink) listening() []Listener {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -35,7 +35,6 @@ func (u *Uplink) announceEpoch(epoch int64) {
 	}
 }
 
-// resume continues the ops after a fence.
 func (u *Uplink) resume(ctx context.Context) error {
 	if err := u.cfg.Ops.Resume(ctx); err != nil {
 		return err
@@ -48,7 +47,7 @@ func (u *Uplink) resume(ctx context.Context) error {
 	return nil
 }
 
-// ReportMigrations makes reports include the open migrations of this host. Before that the registry
+// ReportMigrations makes reports include this host's open migrations. Before that the registry
 // keeps its earlier data.
 func (u *Uplink) ReportMigrations(open func(ctx context.Context) ([]api.Migration, error)) {
 	u.mu.Lock()
@@ -56,7 +55,7 @@ func (u *Uplink) ReportMigrations(open func(ctx context.Context) ([]api.Migratio
 	u.migrations = open
 }
 
-// RemarkInstances makes reports include of's remark about an unchanged instance; "" is no remark.
+// RemarkInstances makes reports include of's remark, or "", about an unchanged instance.
 func (u *Uplink) RemarkInstances(of func(instanceID string) string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -85,7 +84,6 @@ func (u *Uplink) openMigrations(ctx context.Context) ([]api.Migration, error) {
 	return open(ctx)
 }
 
-// publish announces the result of a report.
 func (u *Uplink) publish(host api.Host, err error) {
 	if err == nil {
 		u.register(host.Name)

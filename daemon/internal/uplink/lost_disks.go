@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// guardOwner owns the guards that a fence of this host has set.
+// guardOwner owns the guards of this host's fence.
 const guardOwner = "fence"
 
 // losses finds the disks that fences have taken from this host, and stops the guests that have
@@ -110,7 +110,7 @@ func (l *losses) findLost(doms []hv.Domain, unreadable []hv.UnreadableDomain, go
 		for _, g := range gone {
 			target, unknown := diskOn(&doms[i], g.Location.Path)
 			if target == "" && unknown != nil && g.InstanceID == doms[i].ID {
-				target = g.Device // an unreadable domain is assumed to have its granted device
+				target = g.Device // its granted device is assumed
 			}
 			if target == "" {
 				continue
@@ -131,13 +131,13 @@ func (l *losses) findLost(doms []hv.Domain, unreadable []hv.UnreadableDomain, go
 }
 
 // diskOn returns the disk of a domain, running or defined, that has an image in its chain, or
-// mirrors into it; "" if there is none. After an error there may be one.
+// mirrors into it, or "". After an error there may be such a disk.
 func diskOn(dom *hv.Domain, path string) (target string, err error) {
 	_, target, err = location.DiskOf([]hv.Domain{*dom}, path)
 	return target, err
 }
 
-// covered reports whether an attachment of this host permits the domain to use an image.
+// covered reports whether an attachment of this host permits the domain an image.
 func covered(dom *hv.Domain, path string, own []api.Attachment) (yes bool, err error) {
 	place := location.PlaceOf(path)
 	for _, a := range own {
@@ -153,8 +153,8 @@ func covered(dom *hv.Domain, path string, own []api.Attachment) (yes bool, err e
 	return false, err
 }
 
-// stillNamed returns the lost disks that their domain still names without an attachment. A disk of
-// an unreadable domain stays in the list.
+// stillNamed returns the lost disks that their domain still names without an attachment. An
+// unreadable domain keeps its disks.
 func stillNamed(lost []LostDisk, doms []hv.Domain, unreadable []hv.UnreadableDomain, own []api.Attachment) []LostDisk {
 	out := []LostDisk{}
 	for _, d := range lost {

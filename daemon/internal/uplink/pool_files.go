@@ -15,29 +15,25 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// filesTimeout bounds how long a report waits for the filesystems of the files that domains name.
+// filesTimeout bounds a report's wait for the filesystems of named files.
 const filesTimeout = 3 * time.Second
 
-// errNoAnswer is the error while storage does not answer.
 var errNoAnswer = errors.New("the storage of a file that a domain names does not answer")
 
-// namedFiles is the filesystems' data about the files that domains name.
+// namedFiles is the filesystems' data about files that domains name.
 type namedFiles struct {
-	// real has the resolved path of each path with links.
 	real map[string]string
-	// beneath has the images below the top image of a stopped disk, by the top image's path.
+	// beneath has the lower images of a stopped disk, by the top image's path.
 	beneath map[string][]string
-	// unread has, by path, the errors of images with unknown images beneath.
+	// unread has, by path, the errors of images with unknown lower images.
 	unread map[string]error
 }
 
-// placed is a volume at a location.
 type placed struct {
 	name string
 	at   *api.Location
 }
 
-// at returns the path with its links resolved.
 func (n *namedFiles) at(path string) string {
 	if real, ok := n.real[path]; ok {
 		return real
@@ -45,11 +41,10 @@ func (n *namedFiles) at(path string) string {
 	return path
 }
 
-// fileLooker reads files. Storage that does not answer may block a read for ever, so at most one
-// runs.
+// fileLooker reads files, at most once at a time: silent storage may block a read for ever.
 type fileLooker struct{ busy atomic.Bool }
 
-// look reads the files that domains name, and resolves the paths of pools, attachments and volumes.
+// look reads the files that domains name, and resolves paths.
 func (l *fileLooker) look(ctx context.Context, pools []api.Pool, doms []hv.Domain, attachments []api.Attachment, volumes []placed) (*namedFiles, error) {
 	if l.busy.Swap(true) {
 		return nil, errNoAnswer
@@ -103,7 +98,7 @@ func lookAtFiles(pools []api.Pool, doms []hv.Domain, attachments []api.Attachmen
 	return n
 }
 
-// follow records the resolved path; a missing path is not recorded.
+// follow records the resolved path of an existing path.
 func (n *namedFiles) follow(path string) {
 	if !filepath.IsAbs(path) {
 		return
@@ -113,7 +108,7 @@ func (n *namedFiles) follow(path string) {
 	}
 }
 
-// lookBeneath reads the images beneath a defined disk: libvirt does not report them for a domain
+// lookBeneath reads the lower images of a defined disk, which libvirt does not report for a domain
 // that is off.
 func (n *namedFiles) lookBeneath(disk *hv.Disk) {
 	top := disk.Top().Path
@@ -129,7 +124,6 @@ func (n *namedFiles) lookBeneath(disk *hv.Disk) {
 	}
 }
 
-// imagesAt returns the paths of a volume's image and base images.
 func imagesAt(l *api.Location) []string {
 	paths := []string{l.Path}
 	for _, base := range l.Backing.Images() {

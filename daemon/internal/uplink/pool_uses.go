@@ -14,8 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The registry refuses a report with longer texts, or with unprintable characters, which a
-// definition may have.
+// The registry refuses longer texts, and unprintable characters, which a definition may have.
 const (
 	maxUseText = 255
 	maxUsePath = 4095
@@ -31,9 +30,9 @@ func bounded(text string, most int) string {
 	return request.Cut(text, most)
 }
 
-// addUses adds to pools the files that domains, running or not, and their managed save images name,
-// except images of their attachments, which the registry knows. A domain may use every pool if it,
-// or its files, could not be read; so may all domains after the error blind.
+// addUses adds to pools the files that domains and their managed save images name, except images
+// of their attachments, which the registry knows. A domain may use every pool if it, or its files,
+// could not be read; so may all domains after the error blind.
 func addUses(pools []api.Pool, doms []hv.Domain, unreadable []hv.UnreadableDomain, blind error, attachments map[string][]api.Attachment, files *namedFiles) {
 	var unknown []api.PoolUse
 	if blind != nil {
@@ -69,14 +68,12 @@ func unknownUse(domain, why string) api.PoolUse {
 	return api.PoolUse{Domain: bounded(domain, maxUseText), Unknown: bounded(why, maxUseText)}
 }
 
-// use is a file or a volume of a pool that a domain names.
 type use struct {
 	api.PoolUse
 	pool string
 }
 
-// isIn reports whether the use is in the pool: at or below the pool's path, literally or with links
-// resolved.
+// isIn reports whether the use is at or below the pool's path, literally or with resolved links.
 func (u *use) isIn(p *api.Pool, files *namedFiles) bool {
 	if u.pool != "" {
 		return u.pool == p.Name
@@ -86,8 +83,8 @@ func (u *use) isIn(p *api.Pool, files *namedFiles) bool {
 	return p.Covers(u.Path) || real.Covers(files.at(u.Path))
 }
 
-// usesOf returns what a domain names, except the images of these attachments. A disk with other
-// images than its attachment's is a use.
+// usesOf returns a domain's uses, except the images of these attachments. A disk with other images
+// than its attachment's is a use.
 func usesOf(d *hv.Domain, attachments []api.Attachment, files *namedFiles) (uses []use, unknown []api.PoolUse) {
 	mine := map[string]bool{}
 	inPools := map[[2]string]bool{}

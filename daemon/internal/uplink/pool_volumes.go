@@ -8,8 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// placedVolumes returns the registry's locations of this host's volumes: its attachments, and its
-// unattached volumes.
+// placedVolumes returns the registry's locations of this host's attachments and unattached
+// volumes.
 func (u *Uplink) placedVolumes(granted []api.Attachment) []placed {
 	var out []placed
 	for i := range granted {
@@ -25,8 +25,8 @@ func (u *Uplink) placedVolumes(granted []api.Attachment) []placed {
 	return out
 }
 
-// addVolumes adds to each pool the volumes recorded elsewhere that have an image in it through a
-// symbolic link. The registry itself finds those that are in it by path.
+// addVolumes adds to each pool the volumes recorded elsewhere with an image in it through a
+// symbolic link. The registry itself finds the others by path.
 func addVolumes(pools []api.Pool, volumes []placed, files *namedFiles) {
 	for i := range pools {
 		p := &pools[i]

@@ -10,37 +10,36 @@ import (
 )
 
 const (
-	// reportEvery is the interval between examinations of this host, and between reports unless the
-	// registry has set another interval (quietFor).
+	// reportEvery is the interval of looks at this host, and of reports unless the registry has
+	// set another (quietFor).
 	reportEvery = 5 * time.Second
-	// quietMax bounds the silence that a registry may request of a host, and quietUnpolled bounds
-	// it while no poll for tasks is open: a fence ends a poll at once, but without one the host
-	// learns of it only by its next report.
+	// quietMax bounds the silence that a registry may request, and quietUnpolled bounds it without
+	// an open poll for tasks: a fence ends a poll at once, but without a poll only the host's next
+	// report detects it.
 	quietMax      = 5 * time.Minute
 	quietUnpolled = time.Minute
-	// fetchWait is the normal length of a poll for tasks. A registry with rare reports gets longer
-	// polls, see pollFor.
+	// fetchWait is the normal length of a poll for tasks; rare reports lengthen it (pollFor).
 	fetchWait = 20 * time.Second
-	// reportPause limits the rate of reports from a fast-changing host.
+	// reportPause limits the rate of a fast-changing host's reports.
 	reportPause = 300 * time.Millisecond
 )
 
-// quietFor returns the interval between reports of an unchanged host, from the registry's answers.
-// It grows with the number of hosts.
+// quietFor returns the registry's interval between reports of an unchanged host, which grows with
+// the number of hosts.
 func (u *Uplink) quietFor() time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return min(max(reportEvery, time.Duration(u.host.ReportEverySeconds)*time.Second), quietMax)
 }
 
-// heardLately reports whether the report may be omitted: it has nothing new except free space, and
-// the registry wants the next report later. The caller holds reporting.
+// heardLately reports whether the report may be omitted: only free space is new, and the registry
+// wants the next report later. The caller holds reporting.
 func (u *Uplink) heardLately(r api.HostReport) bool {
 	quiet := u.quietFor()
 	if u.polling.Load() == 0 {
 		quiet = min(quiet, quietUnpolled)
 	}
-	// Reports may be reportPause late; they must not be delayed by another reportEvery for that.
+	// Reports may be reportPause late, and must not wait another reportEvery for that.
 	return u.Up() && len(r.Migrations) == 0 && time.Since(u.lastReport.heard) < quiet-reportPause &&
 		u.lastReport.says(r, false)
 }
@@ -51,15 +50,14 @@ func (u *Uplink) heardLately(r api.HostReport) bool {
 func (u *Uplink) pollFor() time.Duration { return max(fetchWait, u.quietFor()-reportEvery) }
 
 // reportAfterPoll makes the report that is about to be due, after a poll of the whole length wait,
-// and after the first, shorter poll, so that polls and reports stay in phase. A report during the
-// next poll would need a second connection, closed before the next report: a TLS handshake for each
-// report.
+// and after the first, shorter poll, so that polls and reports stay in phase. A report during a
+// poll would need a second connection: a TLS handshake for each report.
 func (u *Uplink) reportAfterPoll(ctx context.Context, began time.Time, wait time.Duration) {
 	if u.quietFor() <= fetchWait || time.Since(began) < wait-reportEvery || u.Admit() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout) // tasks wait during the report
 	defer cancel()
-	// report publishes its result; the next beat makes up for a failed report.
+	// The next beat makes up for a failed report.
 	_, _ = u.report(ctx, func(api.HostReport) bool { return u.lastReport.heard.After(began) })
 }

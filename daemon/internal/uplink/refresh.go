@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// refreshView takes on the view that was read after the previous report, and reads a new one if the
+// refreshView takes on the view that was read after the previous report, and reads another if the
 // registry has changed. The caller holds reporting; the registry has just confirmed the host's
 // epoch.
 func (u *Uplink) refreshView(ctx context.Context) {
@@ -105,7 +105,6 @@ func (m *Memory) takeOn(c pendingView) error {
 	})
 }
 
-// read fills a view from the registry.
 func (u *Uplink) read(ctx context.Context, v *View) error {
 	v.Mark, v.ReadAt = u.state.current().Mark, time.Now().UTC()
 	r := u.cfg.Registry

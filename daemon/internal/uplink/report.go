@@ -14,20 +14,18 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// reportResult describes a report.
 type reportResult struct {
 	busy bool // a migration is open
-	// blind is libvirt's error if the report has no instances.
+	// blind is libvirt's error if instances are missing.
 	blind error
-	// noPools is libvirt's error if the report has no pools.
+	// noPools is libvirt's error if pools are missing.
 	noPools error
 }
 
-// always makes report send in any case.
 func always(api.HostReport) bool { return false }
 
-// report describes the host, sends one report, and handles the answer. It sends nothing if unless
-// returns true for the description, in a call that excludes other reports.
+// report describes the host, sends a report, and handles the answer. It sends nothing if unless,
+// called while no other report is made, returns true for the description.
 func (u *Uplink) report(ctx context.Context, unless func(api.HostReport) bool) (reportResult, error) {
 	r, out := u.describe(ctx)
 	if err := u.reporting.lock(ctx); err != nil {
@@ -42,7 +40,7 @@ func (u *Uplink) report(ctx context.Context, unless func(api.HostReport) bool) (
 	defer cancel()
 	host, err := u.send(bounded, r)
 	if ctx.Err() != nil {
-		return out, ctx.Err() // the caller has gone, which is no fault of the registry
+		return out, ctx.Err() // the caller has gone
 	}
 	if err == nil {
 		err = u.acceptAnswer(host)
@@ -56,7 +54,7 @@ func (u *Uplink) report(ctx context.Context, unless func(api.HostReport) bool) (
 	return out, err
 }
 
-// acceptAnswer stores the registry's answer to a report, before it is used.
+// acceptAnswer stores the registry's answer before it is used.
 func (u *Uplink) acceptAnswer(host api.Host) error {
 	known := u.state.Epoch()
 	if known != 0 && host.Epoch != known {
@@ -71,10 +69,10 @@ func (u *Uplink) acceptAnswer(host api.Host) error {
 	})
 }
 
-// describe describes the host. It omits what libvirt or the journal cannot report now, and records
-// that in the result; the registry keeps its earlier data.
+// describe describes the host, without the parts that libvirt or the journal cannot report now:
+// the registry keeps its earlier data.
 func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResult) {
-	// A separate timeout: a slow libvirt must not count as a silent registry.
+	// A silent libvirt must not count as a silent registry.
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	r = api.HostReport{
@@ -123,9 +121,8 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResu
 	return r, out
 }
 
-// settled returns the domains with a reportable state. A domain in the middle of a start, a stop or
-// a save is omitted once, because its state is about to change; if the next report finds the same,
-// something is wrong.
+// settled returns the domains with a reportable state. A domain in the middle of a start, a stop
+// or a save is omitted once; if the next report finds the same, something is wrong.
 func (u *Uplink) settled(doms []hv.Domain) []hv.Domain {
 	passing := map[string]bool{}
 	u.mu.Lock()
@@ -153,8 +150,8 @@ func (u *Uplink) poolOf(p hv.PoolInfo) api.Pool {
 	}
 }
 
-// send sends a report or, if the registry has received the same data before, its digest. The caller
-// holds reporting.
+// send sends a report or, if the registry has the same data, its digest. The caller holds
+// reporting.
 func (u *Uplink) send(ctx context.Context, r api.HostReport) (api.Host, error) {
 	now := time.Now()
 	if u.lastReport.covers(r, now) {

@@ -12,15 +12,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The limits of a report's parts, in bytes. The registry refuses a request of more than
-// httpjson.MaxBodyBytes, and a host with refused reports appears dead.
+// The limits of a report's parts, in bytes. The registry refuses more than httpjson.MaxBodyBytes,
+// and a host with refused reports appears dead.
 const (
 	maxUses  = 192 << 10 // the uses of all pools
 	maxNotes = 128 << 10 // the notes of all instances
 )
 
-// boundUses sorts the uses of each pool, and truncates them to the report's limit. A truncated list
-// has the number of omitted uses.
+// boundUses sorts each pool's uses, and truncates them, with the number of omitted uses.
 func boundUses(pools []api.Pool) {
 	for i := range pools {
 		p := &pools[i]
@@ -34,8 +33,8 @@ func boundUses(pools []api.Pool) {
 	}
 }
 
-// usesThatFit returns how many of these uses fit into so many bytes, and into the permitted number
-// of uses with one entry to spare.
+// usesThatFit returns how many uses fit into so many bytes, and into the permitted number with one
+// entry to spare.
 func usesThatFit(uses []api.PoolUse, bytes int) int {
 	for i := range uses {
 		bytes -= encodedBytes(&uses[i])
@@ -46,8 +45,8 @@ func usesThatFit(uses []api.PoolUse, bytes int) int {
 	return len(uses)
 }
 
-// boundNotes truncates the notes of instances to an equal length, if together they exceed the
-// report's limit. Doctor prints them in full.
+// boundNotes truncates the notes to an equal length if together they are too long. Doctor prints
+// them in full.
 func boundNotes(reports []api.InstanceReport) {
 	all, noted := 0, 0
 	for i := range reports {
@@ -68,7 +67,6 @@ func boundNotes(reports []api.InstanceReport) {
 	}
 }
 
-// encodedBytes returns the size of a part in a report.
 func encodedBytes(part any) int {
 	encoded, err := json.Marshal(part)
 	if err != nil {

@@ -34,16 +34,15 @@ func (u *Uplink) Run(ctx context.Context) error {
 	}
 }
 
-// beat makes one report, or one attempt to come back from a fence, and returns the time until the
-// next beat. For an unchanged host it calls the registry only when a report is due.
+// beat makes a report, or an attempt to come back from a fence, and returns the time until the
+// next beat. An unchanged host calls the registry only when a report is due.
 func (u *Uplink) beat(ctx context.Context, changed bool) time.Duration {
 	if err := u.comeBack(ctx); err != nil {
 		if u.note(err) {
 			u.cfg.Log.Warn("this host was fenced and cannot come back yet", "err", err)
 		}
 		if reportFirst(err) {
-			// The report is refused, because its epoch is over, but the registry compares the
-			// host's mark.
+			// The report's epoch is over, but the registry compares the host's mark.
 			_, _ = u.report(ctx, always)
 		}
 		return u.around(retryEvery)
@@ -62,7 +61,7 @@ func (u *Uplink) beat(ctx context.Context, changed bool) time.Duration {
 	return reportEvery
 }
 
-// Refresh reports now. The error is the registry's, or reports that this host is fenced.
+// Refresh reports now. Its error is the registry's, or this host's fence.
 func (u *Uplink) Refresh(ctx context.Context) error {
 	_, err := u.refresh(ctx)
 	return err
@@ -75,9 +74,9 @@ func (u *Uplink) refresh(ctx context.Context) (reportResult, error) {
 	return u.report(ctx, always)
 }
 
-// ReportNow reports the present state of an instance. It returns only libvirt's error, if the
-// report had no instances. A lost report is repeated later; a deferred one after a short wait, so
-// that a caller who then asks the registry does not get the earlier state.
+// ReportNow reports an instance's present state. It returns only libvirt's error, if the report
+// lacked instances. A lost report is repeated later, a deferred report soon, so that a caller who
+// then asks the registry does not get the earlier state.
 func (u *Uplink) ReportNow(ctx context.Context) error {
 	var out reportResult
 	if u.Admit() == nil {
@@ -89,15 +88,14 @@ func (u *Uplink) ReportNow(ctx context.Context) error {
 	return out.blind
 }
 
-// putOffPause is the interval between attempts to send a deferred report, and putOffBound bounds
-// how long an operation waits for that.
+// putOffPause is the interval of attempts to send a deferred report, putOffBound an operation's
+// longest wait for that.
 const (
 	putOffPause = 500 * time.Millisecond
 	putOffBound = 5 * time.Second
 )
 
-// Host returns this host from the registry's last answer. Before the first answer it asks the
-// registry.
+// Host returns this host from the registry's last answer, or asks the registry.
 func (u *Uplink) Host(ctx context.Context) (api.Host, error) {
 	if host, known := u.knownHost(); known {
 		return host, nil

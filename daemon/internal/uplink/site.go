@@ -10,23 +10,23 @@ import (
 	"github.com/volferry/volferry/internal/client"
 )
 
-// Site is the registry for the operations of this host. Changes carry the present epoch. While this
-// host is fenced nothing is sent, and the error registry_unavailable makes operations wait. A grant
-// is stored before its disk can be connected, so that a fence finds it.
+// Site is the registry for this host's operations. Changes carry the present epoch. While this
+// host is fenced nothing is sent, and registry_unavailable makes operations wait. A grant is
+// stored before its disk can be connected, so that a fence finds it.
 type Site struct {
 	*client.Registry
 	up *Uplink
 }
 
-// Site returns the registry for the operations of this host. A change without a method below is
-// only sent by sendFenced.
+// Site returns the registry for this host's operations. A change without a method below is only
+// sent by sendFenced.
 func (u *Uplink) Site(r *client.Registry) *Site {
 	return &Site{Registry: r.ChangesThrough(u.sendFenced), up: u}
 }
 
-// sendFenced calls send, which sends a change to the registry, unless this host is fenced. A
-// registry that was just started first wants a report of this host or its pools: then sendFenced
-// reports, and sends again. If the report failed, or lacked the pools, the operation must wait.
+// sendFenced calls send, which sends a change, unless this host is fenced. If a registry that was
+// just started wants a report of this host or its pools first, sendFenced reports, and sends
+// again. After a failed report, or without the pools, the operation must wait.
 func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	if err := u.Admit(); err != nil {
 		return waiting(err)
@@ -55,8 +55,8 @@ func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	return err
 }
 
-// waiting returns the error that makes an operation wait. Once the host is back, the operation
-// checks whether it may continue.
+// waiting returns the error that makes an operation wait until the host is back, and then check
+// whether it may continue.
 func waiting(err error) error {
 	return api.Errorf(api.CodeRegistryUnavailable, "%v", err)
 }
@@ -83,8 +83,8 @@ func (s *Site) ReserveAttachment(ctx context.Context, opID string, in api.Attach
 	return a, s.up.grant(a)
 }
 
-// Attachment is client.Registry's. A resumed operation reads its grant in this way; a grant that a
-// dead daemon did not store is stored now.
+// Attachment also stores a grant that a dead daemon did not store: a resumed operation reads its
+// grant here.
 func (s *Site) Attachment(ctx context.Context, ref string) (api.Attachment, error) {
 	a, err := s.Registry.Attachment(ctx, ref)
 	if err != nil || !s.up.ours(a.Host) {
@@ -93,8 +93,8 @@ func (s *Site) Attachment(ctx context.Context, ref string) (api.Attachment, erro
 	return a, s.up.grantFound(a)
 }
 
-// Attachments is client.Registry's. In a move with all guests paused the registry moves the
-// attachment: the restoring host reads the new location here.
+// Attachments also stores grants: in a move with all guests paused the restoring host reads the
+// new location here.
 func (s *Site) Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error) {
 	all, err := s.Registry.Attachments(ctx, volume, instance)
 	if err != nil {
@@ -120,8 +120,7 @@ func (s *Site) RegisterMigration(ctx context.Context, opID string, in api.Migrat
 	return m, s.grantDst(m)
 }
 
-// Migration is client.Registry's. It stores the destination of an open migration, as Attachment
-// stores a grant.
+// Migration also stores the destination of an open migration.
 func (s *Site) Migration(ctx context.Context, ref string) (api.Migration, error) {
 	m, err := s.Registry.Migration(ctx, ref)
 	if err != nil || m.State.Final() || m.DstAttachmentID == "" || !s.up.ours(m.Host) {
@@ -139,8 +138,8 @@ func (s *Site) TransitionMigration(ctx context.Context, opID, ref string, in api
 	return m, s.grantDst(m)
 }
 
-// grantDst stores that the instance may use dst, because the guest switches to dst before the
-// registry is informed.
+// grantDst stores that the instance may use dst: the guest switches before the registry is
+// informed.
 func (s *Site) grantDst(m api.Migration) error {
 	if m.DstAttachmentID == "" {
 		return nil
@@ -148,7 +147,6 @@ func (s *Site) grantDst(m api.Migration) error {
 	return s.up.grant(s.dstOf(m))
 }
 
-// dstOf returns the attachment of a migration's dst.
 func (s *Site) dstOf(m api.Migration) api.Attachment {
 	return api.Attachment{
 		ID: m.DstAttachmentID, VolumeID: m.VolumeID, InstanceID: m.InstanceID, Host: s.up.cfg.HostID,

@@ -9,39 +9,38 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// A restart of the registry breaks the polls of all hosts at one moment. Each host delays its next
-// calls, attempts and polls by random times, so that the hosts do not call together from then on.
+// A restart of the registry breaks the polls of all hosts at once. Random delays spread their next
+// calls, attempts and polls.
 
 // retryEvery is the mean interval between attempts to reach a silent registry, or to handle a
-// fence. On a large site the registry is called more rarely (retryIn).
+// fence. A large site calls more rarely (retryIn).
 const retryEvery = time.Second
 
-// spreadMax bounds how long a host waits to call after a broken poll: soon after that the registry
-// takes the host for silent (registry/DESIGN.md, section 5).
+// spreadMax bounds a host's silence after a broken poll: soon after that the registry takes the
+// host for silent (registry/DESIGN.md, section 5).
 const spreadMax = 10 * time.Second
 
 // spread returns the time over which this site's hosts call a restarted registry, about a thousand
-// each second; it follows from the report interval.
+// each second, by the report interval.
 func (u *Uplink) spread() time.Duration { return min(u.quietFor()/20, spreadMax) }
 
-// retryIn returns the delay before the next call of a registry that did not answer.
+// retryIn returns the delay before the next call of a silent registry.
 func (u *Uplink) retryIn() time.Duration { return u.around(max(retryEvery, u.spread())) }
 
-// around returns a random time between half of d and one and a half d.
+// around returns a random time between 0.5 d and 1.5 d.
 func (u *Uplink) around(d time.Duration) time.Duration { return u.within(d/2, d+d/2) }
 
-// within returns a random time between a and b.
 func (u *Uplink) within(a, b time.Duration) time.Duration {
 	return a + time.Duration(u.random()*float64(b-a))
 }
 
 // afterBrokenPoll waits until the registry may be polled again. A registry that has answered until
-// now may have been restarted, and first needs a report.
+// now may have been restarted, and needs a report first.
 func (u *Uplink) afterBrokenPoll(ctx context.Context) error {
 	if !u.Up() {
 		return retry.Sleep(ctx, u.retryIn())
 	}
-	u.polling.Add(1) // otherwise the next beat would report at once, at the same moment on all hosts
+	u.polling.Add(1) // otherwise all hosts would report at once
 	err := retry.Sleep(ctx, u.within(0, u.spread()))
 	u.polling.Add(-1)
 	if err != nil {

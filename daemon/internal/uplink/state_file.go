@@ -17,29 +17,27 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// savedState is the content of a State. It is on stable storage before it is used.
+// savedState is the stored content of a State.
 type savedState struct {
-	// Epoch is the newest epoch that this host has taken on.
-	Epoch int64 `json:"epoch"`
-	// Mark is the registry's newest mark.
-	Mark *api.RegistryMark `json:"mark,omitempty"`
-	// Fence is set from the time when the host learned of its fence until it has come back.
+	// Epoch is the newest epoch that this host took on.
+	Epoch int64             `json:"epoch"`
+	Mark  *api.RegistryMark `json:"mark,omitempty"`
+	// Fence is set from when the host detected its fence until it is back.
 	Fence *Fence `json:"fence,omitempty"`
-	// Granted has the attachments that the registry has granted this host since the view was read.
+	// Granted has the attachments granted since the view.
 	Granted []grant `json:"granted,omitempty"`
-	// Lost has the disks that a fence took from this host, while a domain still names them.
+	// Lost has the disks that a fence took and a domain still names.
 	Lost []LostDisk `json:"lost,omitempty"`
 }
 
-// Fence is a host's record of its own fence. Epoch is the epoch to come back with.
+// Fence is a host's record of its fence. Epoch is the epoch to come back with.
 type Fence struct {
 	Epoch int64 `json:"epoch"`
 }
 
-// grant is an attachment that this host may connect.
 type grant struct {
 	api.Attachment
-	// taken is the order within this process; 0 for an earlier process.
+	// taken is the order within this process, 0 for an earlier process.
 	taken int64
 }
 
@@ -48,7 +46,6 @@ func (s savedState) clone() savedState {
 	return s
 }
 
-// readJSON reads a file; a missing file leaves v unchanged.
 func readJSON(path string, v any) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,7 +70,7 @@ func writeJSON(path string, v any) error {
 type State struct {
 	dir string
 
-	// keeping serialises the changes. Kept is the content of the file.
+	// keeping serialises the changes. kept is the file's content.
 	keeping sync.Mutex
 	kept    []byte
 
@@ -94,7 +91,7 @@ func OpenState(dir string) (*State, error) {
 }
 
 // EverRegistered reports whether a registry has ever answered the host with its state in this
-// directory. Before that no registry knows the host's id.
+// directory, and so knows the host's id.
 func EverRegistered(dir string) (bool, error) {
 	s := &State{dir: dir}
 	for _, path := range []string{s.path(), s.viewPath()} {
@@ -107,13 +104,12 @@ func EverRegistered(dir string) (bool, error) {
 
 func (s *State) path() string { return filepath.Join(s.dir, "uplink.json") }
 
-// viewPath is the path of the stored view.
 func (s *State) viewPath() string { return filepath.Join(s.dir, "registry-view.json") }
 
-// Epoch returns the newest epoch that this host has taken on, 0 if there was none.
+// Epoch returns the newest epoch that this host took on, or 0.
 func (s *State) Epoch() int64 { return s.current().Epoch }
 
-// RegistryID returns the id of the last registry of this host, "" if there was none.
+// RegistryID returns the id of this host's last registry, or "".
 func (s *State) RegistryID() string {
 	if m := s.current().Mark; m != nil {
 		return m.RegistryID
@@ -121,7 +117,7 @@ func (s *State) RegistryID() string {
 	return ""
 }
 
-// fence returns a copy of this host's fence, nil if it is not fenced.
+// fence returns a copy of this host's fence, or nil.
 func (s *State) fence() *Fence {
 	f := s.current().Fence
 	if f == nil {
@@ -137,12 +133,12 @@ func (s *State) current() savedState {
 	return s.now
 }
 
-// update changes the state, durably before any reader sees the change. If edit changes nothing that
-// is stored, nothing is written.
+// update changes the state, durably before any reader sees it. It writes nothing for an unchanged
+// state.
 func (s *State) update(edit func(*savedState)) error { return s.change(edit, false) }
 
-// updateAnyway is update for a change that takes effect even if it cannot be stored. The error
-// reports that; the next change stores it too.
+// updateAnyway is update for a change that takes effect even if it cannot be stored; the next
+// change stores it.
 func (s *State) updateAnyway(edit func(*savedState)) error { return s.change(edit, true) }
 
 func (s *State) change(edit func(*savedState), anyway bool) error {
@@ -168,14 +164,14 @@ func (s *State) keep(after savedState) error {
 		return err
 	}
 	if err := atomicfile.Write(s.path(), data, 0o600); err != nil {
-		s.kept = nil // the file may have the old or the new content
+		s.kept = nil // the file may have either content
 		return err
 	}
 	s.kept = data
 	return nil
 }
 
-// LostDisk is a disk of a domain on a volume that a fence took from this host.
+// LostDisk is a domain's disk on a volume that a fence took from this host.
 type LostDisk struct {
 	InstanceID   string `json:"instance_id"`
 	InstanceName string `json:"instance_name"`
@@ -184,11 +180,10 @@ type LostDisk struct {
 	VolumeID     string `json:"volume_id"`
 	VolumeName   string `json:"volume_name"`
 	AttachmentID string `json:"attachment_id"`
-	// Unseen reports that the domain could not be read, so that the disk is assumed.
+	// Unseen: the disk of an unreadable domain is assumed.
 	Unseen bool `json:"unseen,omitempty"`
 }
 
-// reason returns the guard's text, for a person who starts the instance.
 func (d LostDisk) reason() string {
 	return fmt.Sprintf("disk %s is volume %s at %s, which was taken from this host when it was fenced; take the disk out (`%s`), or attach the volume here again once it is free",
 		d.Target, d.VolumeName, d.Path, api.ShellLine("virsh", "detach-disk", "--config", "--", d.InstanceName, d.Target))

@@ -13,18 +13,17 @@ import (
 )
 
 const (
-	// tasksAtOnce bounds the number of running tasks; the registry keeps the others.
+	// tasksAtOnce bounds the running tasks; the registry keeps the others.
 	tasksAtOnce = 32
-	// answerRetryMax bounds the pause before an answer is sent again.
+	// answerRetryMax bounds the pause before an answer is repeated.
 	answerRetryMax = 5 * time.Second
 )
 
-// Perform makes the call of a task and returns the API's answer.
+// Perform makes a task's call.
 type Perform func(ctx context.Context, t api.Task) api.TaskAnswer
 
-// RunTasks fetches the registry's tasks for this host and answers them, until ctx ends. A task that
-// still runs then gets no answer: the registry sends it again, and the daemon finds its call in the
-// journal.
+// RunTasks fetches and answers the registry's tasks for this host, until ctx ends. A task without
+// an answer is sent again by the registry, and the daemon finds its call in the journal.
 func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -55,7 +54,7 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 				u.serve(ctx, t, perform)
 			})
 		}
-		// A pause, in case the registry answers an empty poll at once.
+		// In case the registry answers an empty poll at once.
 		if retry.Sleep(ctx, fetchPause) != nil {
 			return nil
 		}
@@ -63,11 +62,10 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 	return nil
 }
 
-// fetchPause is the pause between two polls for tasks.
 const fetchPause = 20 * time.Millisecond
 
-// fetch polls the registry for tasks, for at most wait. A fenced host fetches none, because it
-// could not answer them.
+// fetch polls the registry for tasks, for at most wait. A fenced host fetches none: it could not
+// answer.
 func (u *Uplink) fetch(ctx context.Context, wait time.Duration) ([]api.Task, error) {
 	if err := u.Admit(); err != nil {
 		return nil, err
@@ -92,7 +90,6 @@ func (u *Uplink) fetch(ctx context.Context, wait time.Duration) ([]api.Task, err
 // TasksRunning returns the number of tasks without an answer.
 func (u *Uplink) TasksRunning() int { return u.tasks.count() }
 
-// serve makes the call of a task and sends the answer to the registry, however long that takes.
 func (u *Uplink) serve(ctx context.Context, t api.Task, perform Perform) {
 	begin := time.Now()
 	answer := fitting(perform(ctx, t))
@@ -120,11 +117,9 @@ func (u *Uplink) serve(ctx context.Context, t api.Task, perform Perform) {
 	}
 }
 
-// maxAnswerBytes is half of the registry's limit for a request, because JSON escapes may lengthen
-// the answer.
+// maxAnswerBytes is half of the registry's limit: JSON escapes may lengthen the answer.
 const maxAnswerBytes = 512 << 10
 
-// fitting returns the answer in a form that the registry accepts.
 func fitting(a api.TaskAnswer) api.TaskAnswer {
 	if len(a.Body) <= maxAnswerBytes && json.Valid(a.Body) {
 		return a

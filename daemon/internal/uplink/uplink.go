@@ -24,26 +24,25 @@ type Uplink struct {
 	state *State
 	ready chan struct{}
 	once  sync.Once
-	// changed receives a value, without blocking, when a report should be made soon.
+	// changed receives a value, without blocking, to request a report.
 	changed chan struct{}
-	// random returns a number from 0 to 1; it spreads the calls of different hosts (spread.go).
+	// random returns a number from 0 to 1 (spread.go).
 	random func() float64
-	// session identifies this process of the daemon for the registry.
+	// session identifies this process for the registry.
 	session string
 
 	// reporting serialises reports, so that the last answer is the newest.
 	reporting ctxMutex
-	// files reads the files that domains name.
-	files fileLooker
-	// halted reports that ops were halted and have not been resumed.
+	files     fileLooker
+	// halted: the ops are halted.
 	halted atomic.Bool
-	// polling counts the polls for tasks that are open or about to begin again.
+	// polling counts the polls for tasks that are open or about to begin.
 	polling atomic.Int32
-	// pendingView is a view that was read and not confirmed yet. It is guarded by reporting.
+	// pendingView is a view without confirmation, guarded by reporting.
 	pendingView *pendingView
-	// halting receives the result of the present halt, nil if there is none. Only Run uses it.
+	// halting receives the present halt's result, or is nil. Only Run uses it.
 	halting chan error
-	// lastReport is the registry's last full report. It is guarded by reporting.
+	// lastReport is the last full report, guarded by reporting.
 	lastReport lastReport
 
 	// tasks are the running tasks.
@@ -57,15 +56,15 @@ type Uplink struct {
 	listeners  []Listener
 	migrations func(ctx context.Context) ([]api.Migration, error)
 	remarks    func(instanceID string) string
-	// passing has the domains that were in a transient state at the last report.
+	// passing has the domains in a transient state at the last report.
 	passing map[string]bool
 }
 
 // reportTimeout bounds one report.
 const reportTimeout = 10 * time.Second
 
-// New returns an uplink with the stored data of an earlier process. It does nothing before Run or
-// the first call.
+// New returns an uplink with an earlier process's stored data. It does nothing before Run or the
+// first call.
 func New(cfg Config) (*Uplink, error) {
 	memory, err := newMemory(&cfg)
 	if err != nil {
@@ -85,14 +84,14 @@ func New(cfg Config) (*Uplink, error) {
 // String names the task.
 func (u *Uplink) String() string { return "registry uplink" }
 
-// Ready is closed after the first attempt: a daemon works without its registry, and reports that.
+// Ready is closed after the first attempt: a daemon works without its registry.
 func (u *Uplink) Ready() <-chan struct{} { return u.ready }
 
-// Changed requests a report soon, because the content of reports has changed.
+// Changed requests a report soon.
 func (u *Uplink) Changed() {
 	select {
 	case u.changed <- struct{}{}:
-	default: // a report is requested already
+	default: // a report is requested
 	}
 }
 
@@ -111,34 +110,31 @@ func (u *Uplink) knownHost() (api.Host, bool) {
 	return u.host, u.host.ID != ""
 }
 
-// Token returns the token of this host's changes at the registry: its id and its present epoch, 0
-// if it has none yet.
+// Token returns the token of this host's changes: its id and its present epoch, or 0.
 func (u *Uplink) Token() (hostID string, epoch int64) {
 	return u.cfg.HostID, u.state.Epoch()
 }
 
-// Err returns why the registry cannot be reached, nil if it can.
+// Err returns why the registry cannot be reached, or nil.
 func (u *Uplink) Err() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.err
 }
 
-// Fence returns this host's fence, nil if it is not fenced.
+// Fence returns this host's fence, or nil.
 func (u *Uplink) Fence() *Fence { return u.state.fence() }
 
-// Up reports whether the registry answered the last report. Before the first
-// answer it is false, while Err is nil.
+// Up reports whether the registry answered the last report. Before the first answer it is false,
+// and Err is nil.
 func (u *Uplink) Up() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.upLocked()
 }
 
-// upLocked is Up for callers that hold mu.
 func (u *Uplink) upLocked() bool { return u.err == nil && u.host.ID != "" }
 
-// ctxMutex is a mutex that stops waiting when the context ends.
 type ctxMutex chan struct{}
 
 func (m ctxMutex) lock(ctx context.Context) error {

@@ -8,10 +8,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// View is the registry's last data about everything that this host may see. It answers reads while
-// the registry does not, and has the host's attachments at a fence.
+// View is the registry's last data that this host may see. It answers reads for a silent registry,
+// and has the host's attachments at a fence.
 type View struct {
-	// ReadAt is the time of the read, for people; Mark is the registry's mark at the read.
+	// ReadAt is the time of the read, for people; Mark is the registry's mark then.
 	ReadAt      time.Time         `json:"read_at"`
 	Mark        *api.RegistryMark `json:"mark,omitempty"`
 	Hosts       []api.Host        `json:"hosts"`
@@ -23,12 +23,12 @@ type View struct {
 	Attachments []api.Attachment  `json:"attachments"`
 }
 
-// pendingView is a view that was read after a report. It becomes current only after a later report
-// under the same epoch: then the host was not fenced at the read, so no missing attachment was
-// taken by force.
+// pendingView is a view that was read after a report. It becomes current after a later report
+// under the same epoch: the host was not fenced at the read, so no missing attachment was taken by
+// force.
 type pendingView struct {
 	view View
-	at   time.Time // when it was read
+	at   time.Time
 	// taken is the number of grants before the read.
 	taken int64
 }
