@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Adopt makes a volume of an existing unused image, unchanged and in place. The caller gives its
-// format. A repeated request gets the same answer.
+// Adopt makes a volume of an existing unused image of the given format, unchanged and in place. A
+// repeated request gets the same answer.
 func (m *Manager) Adopt(ctx context.Context, opID string, in api.VolumeAdopt) (api.Volume, error) {
 	st, err := m.perform(ctx, request.Request{
 		OpID: opID, Kind: kindAdopt, Body: in,
@@ -61,7 +61,6 @@ func (m *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (*input, 
 	}}, nil
 }
 
-// findImage returns the location of the image, with its exact size.
 func (m *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Location, error) {
 	l := api.Location{Pool: in.Pool, Name: in.VolumeName, Path: in.Path, Format: in.Format}
 	if in.Pool != "" {
@@ -96,8 +95,8 @@ func (m *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 	return l, m.env.Images.CheckFits(ctx, l, info)
 }
 
-// checkFree refuses an image that, under any path, is a volume's or migration's of this host, or
-// has such a base image.
+// checkFree refuses an image that, by any path, is a volume's or migration's of this host, or has
+// such a base image.
 func (m *Manager) checkFree(ctx context.Context, l api.Location) error {
 	look, err := m.env.Claims.Look(ctx)
 	if err != nil {
@@ -118,7 +117,7 @@ func (m *Manager) checkFree(ctx context.Context, l api.Location) error {
 }
 
 // checkAdoptable refuses an image in use. A domain's disk must be adopted with its instance: only
-// an attachment keeps a second writer off the image.
+// an attachment excludes a second writer.
 func (m *Manager) checkAdoptable(ctx context.Context, name, path string) error {
 	err := m.env.checkUnused(ctx, path, "cannot adopt volume "+name)
 	var used *api.Error

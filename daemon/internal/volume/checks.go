@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// taken returns the refusal of an image with a holder, nil if there is none.
+// taken returns the refusal of an image with a holder, or nil.
 func taken(path string, h location.Holder) error {
 	if h.Words == "" {
 		return nil
@@ -31,8 +31,8 @@ func cannotTell(path string, why error) *api.Error {
 	return api.Errorf(api.CodeStateForbidden, "cannot take %s: %v", path, why)
 }
 
-// inPool returns the image at a location in a pool, nil if there is none. A missing or inactive
-// pool is an error, because its content is unknown. Errors are typed for the runner.
+// inPool returns the image at a location in a pool, or nil. A missing or inactive pool is an
+// error, because its content is unknown. Errors are typed for the runner.
 func (e *env) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, error) {
 	pools, err := e.HV.Pools(ctx)
 	if err != nil {
@@ -48,8 +48,8 @@ func (e *env) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, error
 	return found, request.HV(err)
 }
 
-// checkUnused refuses an image that a domain of this host names, or that the kernel reports in use.
-// Verdict begins the refusal. Errors are typed for the runner.
+// checkUnused refuses an image that a domain of this host names, or that the kernel reports in
+// use. The refusal begins with verdict; errors are typed for the runner.
 func (e *env) checkUnused(ctx context.Context, path, verdict string) error {
 	if err := e.checkNamed(ctx, path, "", verdict); err != nil {
 		return err
@@ -57,7 +57,8 @@ func (e *env) checkUnused(ctx context.Context, path, verdict string) error {
 	return e.checkHeld(ctx, path, verdict)
 }
 
-// checkNamed refuses an image that a domain of this host names, except the domain with the id may.
+// checkNamed refuses an image that a domain of this host, except the domain with the id may,
+// names.
 func (e *env) checkNamed(ctx context.Context, path, may, verdict string) error {
 	doms, err := e.HV.Domains(ctx)
 	if err != nil {
@@ -75,7 +76,6 @@ func (e *env) checkNamed(ctx context.Context, path, may, verdict string) error {
 	return nil
 }
 
-// checkRecorded refuses a volume if its right image is unknown (Ports.Recorded).
 func (e *env) checkRecorded(ctx context.Context, vol api.Volume, verdict string) error {
 	if e.Recorded == nil {
 		return nil
@@ -83,8 +83,8 @@ func (e *env) checkRecorded(ctx context.Context, vol api.Volume, verdict string)
 	return image.Prefixed(verdict, e.Recorded(ctx, vol))
 }
 
-// checkLeft refuses to delete a volume while a domain of this host names a released source of it:
-// the guest may have been put back on that, and only the volume has the writes made between.
+// checkLeft refuses to delete a volume while a domain of this host names its released source: the
+// guest may be back on that, and only the volume has the writes made between.
 func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
 	if e.Left == nil {
 		return nil
@@ -110,8 +110,8 @@ func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
 	return nil
 }
 
-// checkNoClone refuses to delete an image with a linked clone over it, as far as this host can see:
-// a clone need not be a volume or have a guest.
+// checkNoClone refuses to delete an image with a linked clone over it that this host sees: a clone
+// need not be a volume or have a guest.
 func (e *env) checkNoClone(ctx context.Context, path, verdict string) error {
 	pools, err := e.HV.Pools(ctx)
 	if err != nil {
@@ -133,7 +133,6 @@ func (e *env) checkNoClone(ctx context.Context, path, verdict string) error {
 	return nil
 }
 
-// checkHeld refuses an image that is in use according to the kernel.
 func (e *env) checkHeld(ctx context.Context, path, verdict string) error {
 	user, err := e.Images.InUse(ctx, path, nil)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// defaultType is the volume type of a request without one.
 const defaultType = "default"
 
 // Create makes an empty volume in a pool of this host and returns it when it is usable. A repeated

@@ -18,9 +18,9 @@ import (
 )
 
 // Delete deletes an unused volume with its bytes, and returns the volume as it was. A block device
-// outside pools stays; only its volume is deleted. Ref is the volume's id, name, or the beginning
-// of its id. With force it also deletes a volume with incomplete bytes (creating, deleting, error),
-// but never an attached or moving volume. A repeated request gets the same answer.
+// outside pools stays. ref is the volume's id, name, or the beginning of its id. With force it
+// also deletes a volume with incomplete bytes (creating, deleting, error), but never an attached
+// or moving volume. A repeated request gets the same answer.
 func (m *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api.VolumeRegister, error) {
 	body := any(ref)
 	if force {
@@ -40,15 +40,14 @@ func (m *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api
 	return deletedBy(st.Op)
 }
 
-// forcedDeleteBody is the request of a forced deletion.
 type forcedDeleteBody struct {
 	Volume string `json:"volume"`
 	Force  bool   `json:"force"`
 }
 
 // endParkedOps continues each op on the volume that waits for the operator, and waits for its end,
-// before which the deletion cannot begin. It fails if an op still cannot end. Gone reports that one
-// of them was a deletion and has succeeded.
+// before the deletion begins. It returns an error if an op still cannot end. gone reports that an
+// ended deletion has succeeded.
 func (m *Manager) endParkedOps(ctx context.Context, opID, ref string) (was api.VolumeRegister, gone bool, err error) {
 	known, err := request.Known(ctx, m.admission.Runner, opID)
 	if known || err != nil {
@@ -75,7 +74,6 @@ func (m *Manager) endParkedOps(ctx context.Context, opID, ref string) (was api.V
 	return was, false, nil
 }
 
-// endParked continues an op that waits for the operator, and waits for its end.
 func (m *Manager) endParked(ctx context.Context, o op.Op) (op.Status, error) {
 	if err := m.admission.Runner.Continue(ctx, o.ID); err != nil && !errors.Is(err, op.ErrNotParked) && !errors.Is(err, op.ErrFinished) {
 		return op.Status{}, err
@@ -92,7 +90,6 @@ func (m *Manager) endParked(ctx context.Context, o op.Op) (op.Status, error) {
 	return st, nil
 }
 
-// deletedBy returns the volume of a deletion.
 func deletedBy(o op.Op) (api.VolumeRegister, error) {
 	var in input
 	if err := json.Unmarshal(o.Input, &in); err != nil {
@@ -136,12 +133,11 @@ func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 		if err := m.rules.CheckOpen(vol.Location.Path); err != nil {
 			return in, image.Prefixed("cannot delete volume "+vol.Name, err)
 		}
-		// The content of an inactive pool is unknown, so an inactive pool is no reason to forget
-		// the volume.
+		// An inactive pool, with unknown content, is no reason to forget the volume.
 		_, err := m.env.inPool(ctx, vol.Location)
 		return in, err
 	}
-	// A path may now lead to another place than when it became a volume.
+	// The path may lead to another place now.
 	if err := m.rules.CheckPath(ctx, vol.Location.Path); err != nil {
 		return in, err
 	}
@@ -152,7 +148,7 @@ func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 	return in, err
 }
 
-// checkReach refuses another host's volume in no pool that both hosts see.
+// checkReach refuses another host's volume outside pools that both hosts see.
 func (m *Manager) checkReach(ctx context.Context, vol api.Volume, id string) error {
 	owner, err := m.env.Registry.Host(ctx, vol.Host)
 	if err == nil && owner.ID == id {
@@ -176,8 +172,7 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, id string) err
 	return nil
 }
 
-// checkIdle refuses a volume in use, according to the registry, which checks that again when the
-// volume is claimed.
+// checkIdle refuses a volume in use by the registry, which decides when the volume is claimed.
 func checkIdle(vol api.Volume, force bool) error {
 	cannot := func(code api.Code, format string, args ...any) *api.Error {
 		return api.Errorf(code, "cannot delete volume %s: %s", vol.Name, fmt.Sprintf(format, args...))

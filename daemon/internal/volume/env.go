@@ -4,7 +4,6 @@ package volume
 
 import "log/slog"
 
-// env has what the steps share.
 type env struct {
 	Ports
 	log *slog.Logger

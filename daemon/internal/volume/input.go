@@ -10,7 +10,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The op kinds of volumes.
 const (
 	kindCreate = "volume_create"
 	kindAdopt  = "volume_adopt"
@@ -18,7 +17,6 @@ const (
 	kindResize = "volume_resize"
 )
 
-// The steps with outputs that other code reads.
 const (
 	stepNameRegister    = "register"
 	stepNameCreateImage = "create_image"
@@ -28,14 +26,14 @@ const (
 	stepNameRecord      = "record"
 )
 
-// input is the Input of every op of a volume except a resize: the decisions made before any change.
+// input is the input of a volume's ops except a resize.
 type input struct {
-	// Volume is the volume to register, or to delete from the registry.
+	// Volume is registered, or deleted from the registry.
 	Volume api.VolumeRegister `json:"volume"`
-	// Unlink is the file to remove with a deleted volume outside pools: its path with links
-	// resolved, because the removal of a link would leave the bytes.
+	// Unlink is the file to remove outside pools: its path without links, because the removal of a
+	// link would leave the bytes.
 	Unlink string `json:"unlink,omitempty"`
-	// From is the status of a volume that is claimed for deletion; empty is available.
+	// From is the status of a volume that is claimed for deletion, by default available.
 	From api.VolumeStatus `json:"from,omitempty"`
 	request.Body
 }
@@ -46,10 +44,8 @@ func (in *input) Keys() []string { return []string{request.VolumeKey(in.Volume.I
 // Group implements request.Input: the op is alone in its group.
 func (in *input) Group() string { return "" }
 
-// from is From with its default.
 func (in *input) from() api.VolumeStatus { return cmp.Or(in.From, api.VolumeAvailable) }
 
-// step returns an op.Step. Undo and observe may be nil.
 func step(name string, do, undo op.DoFunc[input], observe op.ObserveFunc[input]) op.Step {
 	return op.StepOf(op.InputOf[input], name, do, undo, observe)
 }

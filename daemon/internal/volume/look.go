@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Image returns this host's view of the image of a volume. Ref is the volume's id, its name, or the
+// Image returns this host's view of a volume's image. ref is the volume's id, its name, or the
 // beginning of its id.
 func (m *Manager) Image(ctx context.Context, ref string) (api.VolumeImage, error) {
 	v, err := m.env.Registry.Volume(ctx, ref)

@@ -17,12 +17,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// looksEvery is the interval between this host's inspections of its images. A `virsh blockresize`,
-// a `qemu-img resize` or an extended logical volume causes no event.
+// looksEvery is the interval of looks at this host's images. A `virsh blockresize`, a `qemu-img
+// resize` or an extended logical volume causes no event.
 const looksEvery = 30 * time.Second
 
-// Run inspects the images of this host's volumes at intervals, until ctx ends. It has the registry
-// store the sizes of grown images, and missing identities of devices.
+// Run looks at the images of this host's volumes at intervals, until ctx ends. The registry then
+// stores the sizes of grown images, and missing identities of devices.
 func (m *Manager) Run(ctx context.Context) error {
 	tick := time.NewTicker(looksEvery)
 	defer tick.Stop()
@@ -37,8 +37,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// lookAtImages inspects every volume's image once. Warned has the last warning about each volume,
-// by its id, so that the log has it once.
+// lookAtImages looks at every image once. warned has the last warning by volume id, so that the
+// log has it once.
 func (m *Manager) lookAtImages(ctx context.Context, warned map[string]string) {
 	id, err := m.host(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func (m *Manager) lookAtImages(ctx context.Context, warned map[string]string) {
 	if err != nil {
 		return
 	}
-	_ = m.env.Registry.EachVolume(ctx, func(v *api.Volume) error { // the next round finds what this one cannot read
+	_ = m.env.Registry.EachVolume(ctx, func(v *api.Volume) error { // the next round finds missed images
 		if ctx.Err() == nil && looksAfter(v, host) {
 			m.lookAtOne(ctx, v, warned)
 		}
@@ -67,9 +67,8 @@ func (m *Manager) lookAtOne(ctx context.Context, v *api.Volume, warned map[strin
 	}
 }
 
-// lookAt has the registry store the size and the identity of a volume's image. It returns an error
-// if the image is smaller, or not the volume's. A missing or unreadable image is left to its next
-// use.
+// lookAt has the registry store size and identity of a volume's image. It returns an error if the
+// image is smaller, or not the volume's. It ignores a missing or unreadable image.
 func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 	info, err := m.env.Images.Inspect(ctx, v.Location)
 	if err != nil {
@@ -99,16 +98,16 @@ func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 	}
 	_, err = m.env.Registry.IdentifyVolume(ctx, uuid.NewString(), v.ID, api.VolumeIdentify{Path: v.Location.Path, Identity: info.Identity})
 	if refused := (*api.Error)(nil); errors.As(err, &refused) && (refused.Details["lacks"] != nil || refused.Code == api.CodeMigrationActive) {
-		return nil // the registry is older, or a move has begun: neither is a fault of the image
+		return nil // the registry is older, or a move has begun
 	}
 	return err
 }
 
-// openInGuests refuses an image at the path of a running guest's volume that the guest does not
-// have open: another image has that path now.
+// openInGuests refuses an image that the running guest of its volume does not have open: another
+// image has that path now.
 func (m *Manager) openInGuests(ctx context.Context, v *api.Volume) error {
 	if api.IsNetwork(v.Location.Path) {
-		return nil // it is no path of the kernel
+		return nil
 	}
 	for i := range v.Attachments {
 		a := &v.Attachments[i]
@@ -127,8 +126,8 @@ func (m *Manager) openInGuests(ctx context.Context, v *api.Volume) error {
 	return nil
 }
 
-// looksAfter reports whether this host inspects a volume: it has a guest of the volume or, for an
-// unattached volume, the image. Moving volumes are not inspected.
+// looksAfter reports whether this host looks at a volume: it has a guest of the volume or, for an
+// unattached volume, the image. Moving volumes are excluded.
 func looksAfter(v *api.Volume, host api.Host) bool {
 	mine := func(name string) bool { return name == host.Name || name == host.ID }
 	if v.MigrationID != "" || v.Location.Path == "" || (v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse) {

@@ -12,12 +12,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Config has the operator's settings for the locations of volumes on this host.
+// Config has the operator's settings for volumes.
 type Config struct {
-	// Rules limit where an image that is adopted by its path may be.
+	// Rules limit where an image that is adopted by path may be.
 	Rules location.Rules
-	// SharedPools are pools with the same bytes on other hosts, in addition to pools of a shared
-	// type.
+	// SharedPools are shared pools in addition to pools of a shared type.
 	SharedPools []string
 }
 
@@ -31,8 +30,8 @@ type Manager struct {
 	log       *slog.Logger
 }
 
-// New returns a manager and registers its plans with the runner. Journal is the runner's. Host
-// returns the id of this host once the registry has sent it.
+// New returns a manager and registers its plans with the runner. journal is the runner's. host
+// returns this host's id once the registry has sent it.
 func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host func(context.Context) (id string, err error), log *slog.Logger) *Manager {
 	m := &Manager{
 		rules:  cfg.Rules,
@@ -44,5 +43,5 @@ func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host fu
 	return m
 }
 
-// Plans returns the plans of all op kinds of volumes.
+// Plans returns the plans of the volumes' op kinds.
 func (m *Manager) Plans() []op.Plan { return m.env.plans() }

@@ -4,7 +4,6 @@ package volume
 
 import "github.com/volferry/volferry/daemon/internal/op"
 
-// plans returns the plans of all op kinds of volumes.
 func (e *env) plans() []op.Plan {
 	return []op.Plan{
 		{Kind: kindCreate, Steps: []op.Step{

@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// choosePool returns the caller's pool, if it can hold the volume, otherwise the first capable pool
-// with enough space, ordered by libvirt's free space. It does not ask every directory: a silent
-// server would block it.
+// choosePool returns the caller's pool if it can hold the volume, otherwise the first capable pool
+// with enough space, by libvirt's free space. It does not ask every directory: a silent server
+// would block it.
 func choosePool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate, ofDir func(string) (int64, error)) (hv.PoolInfo, error) {
 	if in.Pool != "" {
 		pool, err := namedPool(pools, typ, in)
@@ -60,7 +60,6 @@ func namedPool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate) (hv
 	return pool, nil
 }
 
-// canHold reports whether libvirt can make a volume of this format in the pool.
 func canHold(p hv.PoolInfo, format api.Format) bool {
 	if location.HoldsFiles(p) {
 		return true
@@ -72,8 +71,8 @@ func allows(typ api.VolumeType, p hv.PoolInfo) bool {
 	return len(typ.Pools) == 0 || slices.Contains(typ.Pools, p.Name)
 }
 
-// checkRoom refuses a pool without space for the whole volume: a guest that fills its disk must not
-// find the pool full.
+// checkRoom refuses a pool without space for the whole volume: a guest that fills its disk must
+// not find the pool full.
 func checkRoom(p hv.PoolInfo, in api.VolumeCreate, ofDir func(string) (int64, error)) error {
 	free, err := location.FreeBytes(p, ofDir)
 	if err != nil {

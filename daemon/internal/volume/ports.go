@@ -11,31 +11,27 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Ports are the systems that the ops of volumes use.
+// Ports are the systems that volumes use.
 type Ports struct {
 	HV       Hypervisor
 	Registry Registry
 	Images   Images
-	// Claims finds the users of images.
-	Claims *location.Claims
+	Claims   *location.Claims
 	// Left returns the paths of a volume's existing released sources on this host that are no
-	// volume (released.Sources). Nil if no volume was ever moved.
+	// volume (released.Sources). Nil: no volume was ever moved.
 	Left func(ctx context.Context, volumeID string) ([]string, error)
 	// Adoptable refuses an image that a volume has left by a move of this host (released.Sources);
-	// the refusal begins with verdict. Nil if no volume was ever moved.
+	// the refusal begins with verdict. Nil: no volume was ever moved.
 	Adoptable func(ctx context.Context, path, verdict string) error
-	// Recorded refuses a volume if this host's journal and the registry disagree about its
-	// location, because of a move that the registry does not know
-	// (which.Finder). Nil if no volume was ever moved.
+	// Recorded refuses a volume that this host's journal and the registry have at different places
+	// (which.Finder). Nil: no volume was ever moved.
 	Recorded func(ctx context.Context, vol api.Volume) error
 }
 
-// Registry is the part of the registry that volumes need. Every change has an op id and may be
-// repeated. Errors are *api.Error; after registry_unavailable the outcome is unknown.
+// Registry is the volumes' part of the registry. Every change has an op id and may be repeated.
+// Errors are *api.Error; after registry_unavailable the outcome is unknown.
 type Registry interface {
-	// Host returns a host by id or name.
 	Host(ctx context.Context, ref string) (api.Host, error)
-	// Type returns a volume type by id or name.
 	Type(ctx context.Context, ref string) (api.VolumeType, error)
 	EachVolume(ctx context.Context, do func(*api.Volume) error) error
 	Volume(ctx context.Context, id string) (api.Volume, error)
@@ -44,25 +40,22 @@ type Registry interface {
 	RegisterVolume(ctx context.Context, opID string, in api.VolumeRegister) (api.Volume, error)
 	TransitionVolume(ctx context.Context, opID, id string, t api.VolumeTransition) (api.Volume, error)
 	DeleteVolume(ctx context.Context, opID, id string) error
-	// BeginResize reserves a volume for a resize until EndResize.
 	BeginResize(ctx context.Context, opID, id string, in api.VolumeResizeBegin) (api.Volume, error)
 	EndResize(ctx context.Context, opID, id string, in api.VolumeResizeEnd) (api.Volume, error)
 }
 
-// Images gives access to single image files and devices of this host, by path (image.Storage).
+// Images gives access to image files and devices of this host, by path (image.Storage).
 type Images interface {
-	// Inspect returns size and kind of the image at a location. It returns image.ErrAbsent for a
-	// missing path, and an *api.Error if the image contradicts the location, or has other base
-	// images.
+	// Inspect returns size and kind of the image at a location, image.ErrAbsent for a missing
+	// path, and an *api.Error if the image contradicts the location, or has other base images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
-	// ReadBacking returns the base images of a qcow2 image, from its header and the headers below
-	// it.
+	// ReadBacking returns the base images of a qcow2 image by its headers.
 	ReadBacking(ctx context.Context, path string, format api.Format) (api.Backing, error)
 	// CheckFits refuses a qcow2 image that may outgrow its block device.
 	CheckFits(ctx context.Context, l api.Location, info image.Info) error
-	// InUse describes the holder of an image: a mount, a device mapper or loop device, swap or, for
-	// an RBD image, more clients than ours counts; ours may be nil. It returns "" if this host sees
-	// none.
+	// InUse describes the holder of an image, or "" if this host sees none: a mount, a device
+	// mapper or loop device, swap or, for an RBD image, more clients than ours (may be nil)
+	// counts.
 	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
 	// Written reports whether a process of this host, or QEMU on another host, seems to have the
 	// file open for writing.
@@ -70,27 +63,27 @@ type Images interface {
 	// Fingerprint distinguishes an image from a later image at the same path, also after a reboot.
 	// It returns image.ErrAbsent for a missing path.
 	Fingerprint(ctx context.Context, path string) (string, error)
-	// Grow makes an image file sizeBytes large, durably; the added bytes read as zeros. A file of
-	// that size is no error, and no file is shrunk. It returns hv.ErrInUse if QEMU has the file
-	// open.
+	// Grow makes an image file sizeBytes large, durably; the added bytes read as zeros. It shrinks
+	// no file. It returns hv.ErrInUse if QEMU has the file open.
 	Grow(ctx context.Context, img hv.Image, sizeBytes int64) error
 	// Sync puts another program's changes of an image on stable storage.
 	Sync(ctx context.Context, path string) error
-	// FreeBytes returns by how many bytes a file in dir may grow.
+	// FreeBytes returns by how much a file in dir may grow.
 	FreeBytes(dir string) (int64, error)
-	// CheckFileBytes returns an *image.LimitError if the filesystem is known to permit no file of
+	// CheckFileBytes returns an *image.LimitError if the filesystem is known to hold no file of
 	// this size.
 	CheckFileBytes(path string, bytes int64) error
-	// MayWrite refuses an image in a directory that this program cannot write.
+	// MayWrite refuses a directory that this program cannot write.
 	MayWrite(path string) error
-	// FillFirstBlock ensures, durably, that an unused raw file does not begin with a hole: QEMU
-	// opens such a file with cache=none only if its size is a multiple of image.MaxAlignBytes.
+	// FillFirstBlock writes the first block of an unused raw file, durably, if it is a hole: with
+	// a hole there, QEMU opens the file with cache=none only if its size is a multiple of
+	// image.MaxAlignBytes.
 	FillFirstBlock(ctx context.Context, path string) error
-	// Remove unlinks a file, durably. A missing file is no error. A block device is never removed.
+	// Remove unlinks a file, durably, if it exists. It removes no block device.
 	Remove(ctx context.Context, path string) error
 }
 
-// Hypervisor has the calls of hv.Hypervisor that the package makes.
+// Hypervisor is the volumes' part of hv.Hypervisor.
 type Hypervisor interface {
 	DiskStats(ctx context.Context, id, target string) (*hv.DiskStats, error)
 	SetConfigChain(ctx context.Context, id, target string, chain []hv.Image) error

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// perform runs the op of a request, or finds the op of a repeated one, and returns its final
-// status. An undone op is an error. Doing describes the op for a caller who cannot wait.
+// perform runs a request's op, or finds the op of a repeated request, and returns its final
+// status; an undone op is an error. doing describes the op for a caller who cannot wait.
 func (m *Manager) perform(ctx context.Context, req request.Request, doing string) (op.Status, error) {
 	if _, err := m.admission.Submit(ctx, req); err != nil {
 		return op.Status{}, err
@@ -21,7 +21,6 @@ func (m *Manager) perform(ctx context.Context, req request.Request, doing string
 	return m.admission.End(ctx, req.OpID, doing)
 }
 
-// volumeOf returns the volume in the output of a step.
 func volumeOf(st op.Status, step string) (api.Volume, error) {
 	var vol api.Volume
 	if err := json.Unmarshal(st.Outputs[step], &vol); err != nil {

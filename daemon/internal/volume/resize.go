@@ -16,7 +16,7 @@ import (
 
 // Resize makes a volume larger: unattached, at an instance that is off, or at a running guest,
 // which sees the new size at once. It returns the volume when image, guest and registry have the
-// size, which may be so already. Ref is the volume's id, name, or the beginning of its id. A
+// size, which may be so already. ref is the volume's id, name, or the beginning of its id. A
 // repeated request gets the same answer.
 func (m *Manager) Resize(ctx context.Context, opID, ref string, asked api.VolumeResize) (api.Volume, error) {
 	_, err := m.admission.Submit(ctx, request.Request{
@@ -77,7 +77,6 @@ func (m *Manager) decideResize(ctx context.Context, ref string, asked api.Volume
 	return in, m.checkSize(ctx, in)
 }
 
-// reachForResize verifies that this host may resize the volume, and that its instance permits it.
 func (m *Manager) reachForResize(ctx context.Context, in *resizeInput, vol api.Volume, host api.Host) error {
 	if len(vol.Attachments) == 0 {
 		if err := m.checkReach(ctx, vol, host.ID); err != nil {
@@ -110,7 +109,6 @@ func (m *Manager) reachForResize(ctx context.Context, in *resizeInput, vol api.V
 	return m.env.checkHolder(ctx, in, dom)
 }
 
-// checkSize inspects the image, and refuses a size that it cannot get.
 func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 	l := in.Location
 	if err := m.checkPlace(ctx, in); err != nil {
@@ -141,13 +139,12 @@ func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 	return nil
 }
 
-// checkPlace refuses an image in a forbidden place. An instance's image may be anywhere, unless its
-// path is a link.
+// checkPlace refuses an image in a forbidden place. An instance's image may be anywhere, unless
+// its path is a link.
 func (m *Manager) checkPlace(ctx context.Context, in *resizeInput) error {
 	return m.rules.CheckHeld(ctx, m.env.HV, in.Location, in.verdict(), in.InstanceID)
 }
 
-// checkSlice inspects the instance of the volume, if there is one, and refuses an impossible size.
 func (m *Manager) checkSlice(ctx context.Context, in *resizeInput, foundBytes int64) error {
 	if in.InstanceID == "" {
 		return in.checkSliceSize(foundBytes, nil)
@@ -159,7 +156,7 @@ func (m *Manager) checkSlice(ctx context.Context, in *resizeInput, foundBytes in
 	return in.checkSliceSize(foundBytes, dom)
 }
 
-// checkExtension refuses a block device that its pool cannot extend, or has no space for.
+// checkExtension refuses a block device that its pool cannot extend.
 func (m *Manager) checkExtension(ctx context.Context, in *resizeInput, found int64) error {
 	if in.Location.Pool == "" {
 		return in.tooSmall(found)

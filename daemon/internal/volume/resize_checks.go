@@ -14,8 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkVolume refuses a volume that may not be resized now, according to the registry, which checks
-// that again at the reservation.
+// checkVolume refuses a volume that the registry would not reserve for a resize now.
 func (in *resizeInput) checkVolume(vol api.Volume) error {
 	switch {
 	case vol.MigrationID != "":
@@ -40,14 +39,14 @@ func (in *resizeInput) checkVolume(vol api.Volume) error {
 	return in.cannot(api.CodeVolumeNotAvailable, "it is %s", vol.Status).With("status", vol.Status)
 }
 
-// tooSmall returns the refusal of a block device that only its owner can extend.
+// tooSmall returns the refusal of a device that only its owner can extend.
 func (in *resizeInput) tooSmall(found int64) error {
 	return in.cannot(api.CodeUnsupportedDisk, "%s is a block device of %s, and a device is made larger where it was made (of LVM with `%s`); do that, and ask again for the size that it has then: its guest and the registry get it",
 		in.Location.Path, api.ExactBytes(found), api.ExtendLine(in.Location.Path, in.SizeBytes)).With("found_bytes", found).With("size_bytes", in.SizeBytes)
 }
 
-// checkHolder refuses a volume if its instance contradicts the registry, or if its disk cannot be
-// made larger. Errors are typed for the runner.
+// checkHolder refuses a volume if its instance contradicts the registry, or its disk cannot grow.
+// Errors are typed for the runner.
 func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) error {
 	if err := request.AtHome(in.verdict(), dom); err != nil {
 		return err
@@ -80,8 +79,8 @@ func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) 
 	return e.checkHeld(ctx, in.Location.Path, in.verdict())
 }
 
-// checkDisk refuses a disk that is not exactly the volume's image, or has a setting that hides the
-// image's growth from the guest.
+// checkDisk refuses a disk that is not exactly the volume's image, or hides the image's growth
+// from the guest.
 func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 	same, err := location.SameImage(disk.Top().Path, in.Location.Path)
 	switch {
@@ -103,8 +102,8 @@ func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 	return nil
 }
 
-// isOn reports whether a disk is exactly on the volume: with the old size, or with a larger part of
-// the image, from an unfinished op.
+// isOn reports whether a disk is exactly on the volume, with the old size or, after an unfinished
+// op, with a larger part of the image.
 func (in *resizeInput) isOn(disk *hv.Disk) bool {
 	l := in.Location
 	switch has := disk.Top().SliceBytes; {
@@ -117,7 +116,7 @@ func (in *resizeInput) isOn(disk *hv.Disk) bool {
 	return location.HasVolume(disk, l, disk.Top().Type == hv.SourceBlock)
 }
 
-// grown returns the location of the volume with its new size, as the registry will have it.
+// grown returns the location with the new size, as the registry will have it.
 func (in *resizeInput) grown() api.Location {
 	l := in.Location
 	if l.SizeBytes = in.SizeBytes; l.ImageBytes <= l.SizeBytes {
@@ -130,7 +129,6 @@ func (in *resizeInput) chainChanged(dom *hv.Domain) error {
 	return in.cannot(api.CodeChainChanged, "disk %s of instance %s is not on %s alone; `%s` says what it is on", in.Device, dom.Name, in.Location.Path, api.ShellLine("volferryctl", "volume", "which", in.VolumeName))
 }
 
-// inspect returns size and kind of the image.
 func (e *env) inspect(ctx context.Context, in *resizeInput) (image.Info, error) {
 	info, err := e.Images.Inspect(ctx, in.Location)
 	if errors.Is(err, image.ErrAbsent) {

@@ -12,36 +12,33 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// resizeBody is the request of a resize.
 type resizeBody struct {
 	Volume string           `json:"volume"`
 	In     api.VolumeResize `json:"in"`
 }
 
-// resizeInput is the input of a resize: the decisions made before anything was changed.
+// resizeInput is the input of a resize.
 type resizeInput struct {
 	VolumeID   string       `json:"volume_id"`
 	VolumeName string       `json:"volume_name"`
 	Location   api.Location `json:"location"`
 	Block      bool         `json:"block,omitempty"`
 	// Extends reports that the pool extends the device.
-	Extends bool `json:"extends,omitempty"`
-	// SizeBytes is the volume's new size.
+	Extends   bool  `json:"extends,omitempty"`
 	SizeBytes int64 `json:"size_bytes"`
-	// InstanceID is the instance that has the volume as Device; empty if there is none.
+	// InstanceID has the volume as Device; empty if there is none.
 	InstanceID   string `json:"instance_id,omitempty"`
 	InstanceName string `json:"instance_name,omitempty"`
 	Device       string `json:"device,omitempty"`
 
-	// Host, Epoch and Generation are the op's fencing tokens.
+	// The op's fencing tokens.
 	Host       string `json:"host"`
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
 	request.Body
 }
 
-// Keys implements request.Input: they exclude other changes of the volume and of its instance's
-// disks.
+// Keys implements request.Input.
 func (in *resizeInput) Keys() []string {
 	keys := []string{request.VolumeKey(in.VolumeID)}
 	if in.InstanceID != "" {
@@ -61,7 +58,6 @@ func (in *resizeInput) cannot(code api.Code, format string, args ...any) *api.Er
 	return api.Errorf(code, "%s: %s", in.verdict(), fmt.Sprintf(format, args...))
 }
 
-// resizeStep returns an op.Step made of functions that take the input of a resize.
 func resizeStep(name string, do, undo op.DoFunc[resizeInput], observe op.ObserveFunc[resizeInput]) op.Step {
 	return op.StepOf(op.InputOf[resizeInput], name, do, undo, observe)
 }

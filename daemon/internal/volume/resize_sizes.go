@@ -10,21 +10,20 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// sizes has the size of a volume's image, and the size that its running guest sees.
+// sizes has the image's size, and the size that the running guest sees.
 type sizes struct {
 	image int64
-	// dom is the instance that has the volume, nil if there is none.
+	// dom has the volume, or is nil.
 	dom *hv.Domain
-	// guest is the size of the disk in dom's process, if the process has the image.
+	// guest is the disk's size in dom's process, if the process has the image.
 	guest *int64
 }
 
-// are reports whether all sizes equal bytes.
 func (s sizes) are(bytes int64) bool {
 	return s.image == bytes && (s.guest == nil || *s.guest == bytes)
 }
 
-// sizesNow reads the sizes. Errors are typed for the runner.
+// sizesNow reads the sizes, with errors typed for the runner.
 func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err error) {
 	info, err := e.inspect(ctx, in)
 	if err != nil {
@@ -39,7 +38,7 @@ func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err err
 	}
 	dom, err := e.HV.Domain(ctx, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
-		return now, nil // it was undefined since
+		return now, nil // it was undefined
 	}
 	if err != nil {
 		return now, request.HV(err)
@@ -53,7 +52,7 @@ func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err err
 	}
 	stats, err := e.HV.DiskStats(ctx, in.InstanceID, in.Device)
 	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
-		return now, nil // it powered off since
+		return now, nil // it powered off
 	}
 	if err != nil {
 		return now, request.HV(err)
@@ -62,7 +61,7 @@ func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err err
 	return now, nil
 }
 
-// has reports whether the process of a domain has exactly the volume's image as its disk.
+// has reports whether a domain's process has exactly the volume's image as its disk.
 func (in *resizeInput) has(dom *hv.Domain) bool {
 	disk := dom.LiveDisk(in.Device)
 	return disk != nil && in.checkDisk(disk, dom) == nil

@@ -12,11 +12,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A volume that is only the first part of the image at its path (api.Location.IsSlice) gets a
-// larger part. The image does not change: the instance's definition and the registry have the
-// part's size. QEMU cannot enlarge the part of a running guest.
+// A volume that is only the beginning of its image (api.Location.IsSlice) gets a larger part. The
+// image does not change: the instance's definition and the registry have the part's size. QEMU
+// cannot enlarge the part of a running guest.
 
-// checkSliceSize refuses a size that the image does not have, and a running guest.
+// checkSliceSize refuses a size beyond the image, and a running guest.
 func (in *resizeInput) checkSliceSize(foundBytes int64, dom *hv.Domain) error {
 	l := in.Location
 	switch {
@@ -37,8 +37,8 @@ func (in *resizeInput) checkSliceSize(foundBytes int64, dom *hv.Domain) error {
 	return nil
 }
 
-// sliceSize returns the size of the volume's part of the image, from its instance's definition.
-// Without an instance this host has no such size, and nothing remains to be done.
+// sliceSize returns the size of the volume's part, from its instance's definition. Without an
+// instance this host has no such size, and nothing remains to be done.
 func (in *resizeInput) sliceSize(dom *hv.Domain, imageBytes int64) int64 {
 	if dom == nil {
 		return in.SizeBytes
@@ -46,8 +46,7 @@ func (in *resizeInput) sliceSize(dom *hv.Domain, imageBytes int64) int64 {
 	return sliceOf(dom.ConfigDisk(in.Device), imageBytes)
 }
 
-// sliceOf returns the size of a disk's part of its image: all of it unless the disk has a smaller
-// size.
+// sliceOf returns the size of a disk's part of its image, or all of it.
 func sliceOf(disk *hv.Disk, imageBytes int64) int64 {
 	if disk == nil || disk.Top().SliceBytes == 0 {
 		return imageBytes
@@ -55,7 +54,6 @@ func sliceOf(disk *hv.Disk, imageBytes int64) int64 {
 	return disk.Top().SliceBytes
 }
 
-// growSlice sets the new size of the disk in the definition of an instance that is off.
 func (e *env) growSlice(ctx context.Context, in *resizeInput, dom *hv.Domain) error {
 	info, err := e.inspect(ctx, in)
 	if err != nil {

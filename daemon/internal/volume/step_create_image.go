@@ -13,15 +13,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// claimNote is the journal's note of an image that is being made: written before, when its place
-// was seen to be empty, and again when the image exists.
+// claimNote is the note about a new image, written when its place is seen to be empty, and again
+// when it exists.
 type claimNote struct {
 	Ours bool `json:"ours"`
-	// Print is the fingerprint of the image that the pool made; empty until it is known.
+	// Print is the fingerprint of the pool's new image; empty until it is known.
 	Print string `json:"print,omitempty"`
 }
 
-// stepCreateImage makes the image of the volume in its pool. The output is the location with the
+// stepCreateImage makes the image of the volume in its pool. Its output is the location with the
 // pool's path.
 func (e *env) stepCreateImage() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
@@ -75,8 +75,8 @@ func (e *env) stepCreateImage() op.Step {
 	return step(stepNameCreateImage, do, undo, observe)
 }
 
-// noteMade notes which image the pool has just made, once QEMU can open it. If that fails, the
-// image is deleted, because its owner would be unknown.
+// noteMade notes the pool's new image, once QEMU can open it. If that fails it deletes the image,
+// which would have no known owner.
 func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, made *hv.PoolVolume) error {
 	var err error
 	if l.Format == api.FormatRaw && !made.Block && l.WholeBytes()%image.MaxAlignBytes != 0 {
@@ -95,8 +95,8 @@ func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, made *hv.
 	return errors.Join(err, e.HV.DeleteVolume(context.WithoutCancel(ctx), l.Pool, l.Name))
 }
 
-// isMade reports whether the op is known to have made an image in the pool: from the journal's
-// fingerprint or, without one, from the pool's record.
+// isMade reports whether the op is known to have made an image in the pool, by the journal's
+// fingerprint or, without one, the pool's record.
 func (e *env) isMade(ctx context.Context, opID string, found *hv.PoolVolume, note claimNote) (bool, error) {
 	if !note.Ours {
 		return false, nil
@@ -111,8 +111,7 @@ func (e *env) isMade(ctx context.Context, opID string, found *hv.PoolVolume, not
 	return now == note.Print, err
 }
 
-// takeMade accepts the image at the place of the volume if an interrupted attempt of this op made
-// it.
+// takeMade accepts the image at the volume's place if an interrupted attempt of this op made it.
 func (e *env) takeMade(ctx context.Context, r *op.Run, l api.Location, found *hv.PoolVolume, note claimNote) error {
 	mine, err := e.isMade(ctx, r.OpID(), found, note)
 	switch {
@@ -129,7 +128,7 @@ func (e *env) takeMade(ctx context.Context, r *op.Run, l api.Location, found *hv
 	return e.notOurs(ctx, r, placeTaken(l))
 }
 
-// notOurs refuses with why, and notes that the op must not delete the image at the volume's place.
+// notOurs refuses with why, and notes that the op must not delete the image.
 func (e *env) notOurs(ctx context.Context, r *op.Run, why *api.Error) error {
 	if err := r.Note(ctx, claimNote{Ours: false}); err != nil {
 		return err
@@ -137,7 +136,7 @@ func (e *env) notOurs(ctx context.Context, r *op.Run, why *api.Error) error {
 	return why
 }
 
-// removeMade deletes the image if the op made it; it deletes no other image at its place.
+// removeMade deletes the op's image, and no other image at its place.
 func (e *env) removeMade(ctx context.Context, opID string, in *input, note claimNote) error {
 	l := in.Volume.Location
 	if mine, err := e.hasPlace(ctx, in, api.VolumeCreating); err != nil || !mine {

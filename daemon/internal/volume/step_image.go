@@ -13,13 +13,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// stepRemoveImage deletes the bytes of the volume. A block device outside of pools belongs to its
-// owner, and stays.
+// stepRemoveImage deletes the volume's bytes, except a block device outside pools.
 func (e *env) stepRemoveImage() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		l := in.Volume.Location
-		// Check again after a possibly long time: a file that a guest has open can be unlinked, and
-		// its owner would notice too late.
+		// Again, after a possibly long time: a file that a guest has open can be unlinked, and its
+		// owner would notice too late.
 		if err := e.checkUnused(ctx, l.Path, "cannot delete volume "+in.Volume.Name); err != nil {
 			return err
 		}
@@ -45,8 +44,8 @@ func (e *env) stepRemoveImage() op.Step {
 		if err != nil || found == nil {
 			return err
 		}
-		// A volume that was adopted, or has moved, under another name of its image keeps that name:
-		// /dev/mapper/vg-lv, or a link to the pool.
+		// A volume that was adopted, or has moved, under another name of its image keeps that
+		// name: /dev/mapper/vg-lv, or a link to the pool.
 		if same, err := location.SameImage(found.Path, l.Path); err != nil {
 			return cannotTell(l.Path, err)
 		} else if !same {
@@ -65,9 +64,9 @@ func (e *env) stepRemoveImage() op.Step {
 	return step("remove_image", do, nil, observe)
 }
 
-// hasPlace reports whether the registry still has the volume in this status, so that its place
-// belongs to this op. After a fence another host may have deleted the volume by force and have
-// another one at its place.
+// hasPlace reports whether the registry still has the volume in this status, so that its place is
+// this op's. After a fence another host may have deleted the volume by force and have another
+// volume there.
 func (e *env) hasPlace(ctx context.Context, in *input, status api.VolumeStatus) (bool, error) {
 	vol, found, err := e.registered(ctx, in)
 	return found && vol.Status == status, err

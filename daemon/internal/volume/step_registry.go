@@ -13,13 +13,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// stepRegister takes the volume's name and place in the registry. Check, if not nil, inspects the
-// image while no other request can take one. The output is the volume.
+// stepRegister takes the volume's name and place in the registry. check, if not nil, inspects the
+// image while no other request can take it. Its output is the volume.
 func (e *env) stepRegister(check func(context.Context, api.Location) error) op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.register(ctx, r.OpID()+".register", in, check)
 	}
-	// Only a row with our id is ours: if the name was taken, nothing needs to be undone.
+	// Only a row with our id is ours: a taken name needs no undo.
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.forget(ctx, r.OpID()+".unregister", in)
 	}
@@ -33,8 +33,8 @@ func (e *env) stepRegister(check func(context.Context, api.Location) error) op.S
 	return step(stepNameRegister, do, undo, observe)
 }
 
-// register takes the volume's place, unless its image has another owner under another name, which
-// the registry cannot see.
+// register takes the volume's place, unless its image has another owner under a name that the
+// registry does not know.
 func (e *env) register(ctx context.Context, opID string, in *input, check func(context.Context, api.Location) error) error {
 	path := in.Volume.Location.Path
 	holder, err := e.Claims.Take(ctx, path, location.Self{VolumeID: in.Volume.ID}, func() error {
@@ -55,8 +55,8 @@ func (e *env) register(ctx context.Context, opID string, in *input, check func(c
 	return taken(path, holder)
 }
 
-// checkStillThere refuses a missing image: its previous user may have deleted it since, as the end
-// of a move deletes its source.
+// checkStillThere refuses a missing image: its previous user may have deleted it, as the end of a
+// move deletes its source.
 func (e *env) checkStillThere(ctx context.Context, l api.Location) error {
 	_, err := e.Images.Inspect(ctx, l)
 	if errors.Is(err, image.ErrAbsent) {
@@ -69,8 +69,8 @@ func noImage(path string) *api.Error {
 	return api.Errorf(api.CodeNotFound, "there is no image at %s", path)
 }
 
-// stepPublish reports to the registry that the volume is usable, with the location of its image.
-// The output is the volume.
+// stepPublish reports a usable volume to the registry, with its image's location. Its output is
+// the volume.
 func (e *env) stepPublish() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		var made api.Location
@@ -81,7 +81,7 @@ func (e *env) stepPublish() op.Step {
 		_, err := e.Registry.TransitionVolume(ctx, r.OpID()+".publish", in.Volume.ID, t)
 		return request.Registry(err)
 	}
-	// A published volume may be attached at once, so any later status means that the step is done.
+	// A published volume may be attached at once, so any later status means done.
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		vol, found, err := e.registered(ctx, in)
 		if err != nil || !found || vol.Status == api.VolumeCreating {
@@ -92,17 +92,17 @@ func (e *env) stepPublish() op.Step {
 	return step(stepNamePublish, do, nil, observe)
 }
 
-// stepClaim reserves a volume for its deletion: from here on it cannot be attached or migrated.
+// stepClaim reserves a volume for its deletion: it cannot be attached or migrated.
 func (e *env) stepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		if in.from() == api.VolumeDeleting {
-			return nil // a deletion that did not end has claimed it
+			return nil // an unended deletion has claimed it
 		}
 		t := api.VolumeTransition{From: in.from(), To: api.VolumeDeleting}
 		_, err := e.Registry.TransitionVolume(ctx, r.OpID()+".claim", in.Volume.ID, t)
 		return request.Registry(err)
 	}
-	// A volume with incomplete bytes does not become available again: it keeps the status deleting.
+	// A volume with incomplete bytes stays deleting.
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
 		vol, found, err := e.registered(ctx, in)
 		if err != nil || !found || vol.Status != api.VolumeDeleting || in.from() != api.VolumeAvailable {
@@ -131,7 +131,7 @@ func (e *env) stepForget() op.Step {
 	return step("forget", do, nil, observe)
 }
 
-// registered returns the volume from the registry. Its errors are typed for the runner.
+// registered returns the registry's volume, with errors typed for the runner.
 func (e *env) registered(ctx context.Context, in *input) (vol api.Volume, found bool, err error) {
 	vol, err = e.Registry.Volume(ctx, in.Volume.ID)
 	if api.CodeOf(err) == api.CodeNotFound {
@@ -140,7 +140,6 @@ func (e *env) registered(ctx context.Context, in *input) (vol api.Volume, found 
 	return vol, err == nil, request.Registry(err)
 }
 
-// forget removes the volume from the registry; a missing volume is no error.
 func (e *env) forget(ctx context.Context, opID string, in *input) error {
 	err := e.Registry.DeleteVolume(ctx, opID, in.Volume.ID)
 	if api.CodeOf(err) == api.CodeNotFound {

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// stepReserve reserves the volume: no host may attach, move or delete it now. It has no observe,
-// because a fence may end the reservation at once; stepGrow detects that.
+// stepReserve reserves the volume: no host may attach, move or delete it. It has no observe: a
+// fence may end the reservation at once, and stepGrow detects that.
 func (e *env) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
 		_, err := e.Registry.BeginResize(ctx, r.OpID()+"."+stepNameReserve, in.VolumeID, api.VolumeResizeBegin{
@@ -28,8 +28,8 @@ func (e *env) stepReserve() op.Step {
 	return resizeStep(stepNameReserve, do, undo, nil)
 }
 
-// stepGrow makes the image larger: through the QEMU that has it open, or directly. It has no undo:
-// a guest may use the new size as soon as it sees it.
+// stepGrow makes the image larger: by the QEMU that has it open, or directly. It has no undo: a
+// guest may use the new size once it sees it.
 func (e *env) stepGrow() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
 		now, err := e.sizesNow(ctx, in)
@@ -57,7 +57,6 @@ func (e *env) stepGrow() op.Step {
 	return resizeStep(stepNameGrow, do, nil, observe)
 }
 
-// grow checks again whether the volume may be resized, and resizes it.
 func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 	if now.dom == nil {
 		if err := e.checkUnused(ctx, in.Location.Path, in.verdict()); err != nil {
@@ -67,7 +66,7 @@ func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 		return err
 	}
 	if in.Extends && now.image < in.SizeBytes {
-		// The device must grow first, because the guest's process can only see its present size.
+		// First, because the guest's process sees only the device's present size.
 		if err := e.extend(ctx, in); err != nil {
 			return err
 		}
@@ -84,14 +83,14 @@ func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 		return e.growUnderGuest(ctx, in)
 	}
 	err := e.Images.Grow(ctx, in.image(), in.SizeBytes)
-	if errors.Is(err, hv.ErrInUse) { // its guest was started just now
+	if errors.Is(err, hv.ErrInUse) { // its guest was just started
 		return op.Retry(request.BusyDelay, err)
 	}
 	return err
 }
 
-// growUnderGuest has QEMU make the image larger. If the guest ends during the call, the next
-// attempt grows the image directly.
+// growUnderGuest has QEMU grow the image. If the guest ends meanwhile, the next attempt grows the
+// image directly.
 func (e *env) growUnderGuest(ctx context.Context, in *resizeInput) error {
 	err := e.HV.GrowDisk(ctx, in.InstanceID, in.Device, in.SizeBytes)
 	if err == nil {
@@ -103,8 +102,8 @@ func (e *env) growUnderGuest(ctx context.Context, in *resizeInput) error {
 	return request.HV(err)
 }
 
-// extend has the pool make a device larger. It goes by the device's resulting size, not by the
-// pool's answer.
+// extend has the pool make a device larger. The device's resulting size counts, not the pool's
+// answer.
 func (e *env) extend(ctx context.Context, in *resizeInput) error {
 	why := e.HV.ExtendVolume(ctx, in.Location.Pool, in.Location.Name, in.SizeBytes)
 	info, err := e.inspect(ctx, in)
@@ -121,8 +120,8 @@ func (e *env) extend(ctx context.Context, in *resizeInput) error {
 	return request.HV(why)
 }
 
-// stepRecord reports the volume's size to the registry and ends the reservation. The output is the
-// volume, or none if another host has it. If this host was fenced since the image grew, its
+// stepRecord reports the volume's size to the registry and ends the reservation. Its output is the
+// volume, or none if another host has it. If this host was fenced since the growth, the
 // reservation is over and the registry keeps the old size.
 func (e *env) stepRecord() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
@@ -166,8 +165,8 @@ func (e *env) makeLast(ctx context.Context, in *resizeInput) error {
 	return err
 }
 
-// reserved returns the volume, and whether it is reserved for this op. A volume that is not this
-// host's any more is the zero value. Errors are typed for the runner.
+// reserved returns the volume, and whether it is reserved for this op. A volume that is no longer
+// this host's is the zero value. Errors are typed for the runner.
 func (e *env) reserved(ctx context.Context, r *op.Run, in *resizeInput) (vol api.Volume, held bool, err error) {
 	vol, err = e.Registry.Volume(ctx, in.VolumeID)
 	if request.Lost(err) {
@@ -176,7 +175,7 @@ func (e *env) reserved(ctx context.Context, r *op.Run, in *resizeInput) (vol api
 	return vol, vol.ResizeOpID == r.OpID(), request.Registry(err)
 }
 
-// endResize ends the reservation. SizeBytes is the size of the image, 0 if it was not changed.
+// endResize ends the reservation. sizeBytes is the image's size, 0 if unchanged.
 func (e *env) endResize(ctx context.Context, r *op.Run, in *resizeInput, what string, sizeBytes int64) error {
 	now := func() (int64, error) {
 		h, err := e.Registry.Host(ctx, in.Host)
