@@ -17,7 +17,7 @@ const (
 	kindDelete = "attachment_delete"
 	// kindRelease is a queued release, which waits for the registry.
 	kindRelease = "attachment_release"
-	// kindRestore returns a disk to a guest that released it after the end of the detach.
+	// kindRestore returns a disk to a guest that released it after the detach was undone.
 	kindRestore = "attachment_restore"
 	// The same for a root volume.
 	kindAttachRoot = "attachment_attach_root"

@@ -21,7 +21,7 @@ type Config struct {
 	UnplugTimeout time.Duration
 }
 
-// DefaultUnplugTimeout suffices for a busy guest, and for a waiting person.
+// DefaultUnplugTimeout is long enough for a busy guest, and short enough for a waiting person.
 const DefaultUnplugTimeout = 30 * time.Second
 
 // Manager attaches and detaches volumes. It is safe for concurrent use.

@@ -17,7 +17,7 @@ import (
 
 const restoreEvery = time.Minute
 
-// Run returns, until ctx ends, the disks to guests that released them after the end of the detach.
+// Run restores, until ctx ends, the disks that guests released after the detach was undone.
 func (m *Manager) Run(ctx context.Context) error {
 	events := m.env.HV.Events(ctx)
 	tick := time.NewTicker(restoreEvery)

@@ -225,7 +225,7 @@ func (a *Admission) continueParked(ctx context.Context, keys []string) {
 const lookAgainBound = 5 * time.Second
 
 // LookAgain continues the manager's ops that wait for the operator and have one of these keys, for
-// a request that they would refuse, and waits shortly for their end.
+// a request that they would refuse, and waits a short time for their end.
 func (a *Admission) LookAgain(ctx context.Context, keys ...string) {
 	ctx, cancel := context.WithTimeout(ctx, lookAgainBound)
 	defer cancel()

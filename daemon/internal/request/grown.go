@@ -16,9 +16,9 @@ type Grower interface {
 	GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error)
 }
 
-// TakeSize has the registry store the size of a volume's image of foundBytes, if it is larger. It
-// returns the registry's resulting size. An image smaller than its volume is size_mismatch: the
-// missing part may have held data.
+// TakeSize has the registry store foundBytes, the size of a volume's image, if it is larger than
+// the registry's. It returns the registry's resulting size. An image smaller than its volume is
+// size_mismatch: the missing part may have held data.
 func TakeSize(ctx context.Context, registry Grower, volumeID, volumeName string, l api.Location, foundBytes int64) (int64, error) {
 	foundBytes = l.VolumeBytes(foundBytes)
 	switch {

@@ -23,7 +23,7 @@ func Standstill(why hv.PauseReason, instance string) string {
 	return ""
 }
 
-// Unsettled describes an instance in hv.StateOtherand the remedy.
+// Unsettled describes an instance in hv.StateOther, and the remedy.
 func Unsettled(dom *hv.Domain) string {
 	if why := Standstill(dom.PauseReason, dom.Name); why != "" {
 		return why + "; try again then"

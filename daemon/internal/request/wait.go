@@ -18,8 +18,8 @@ import (
 const grantPoll = 5 * time.Millisecond
 
 // Granted waits until the op is past its first steps, which only check whether it may begin, so
-// that a refusal answers the request. If the op itself waits, Granted waits shortly, and withdraws
-// an op that still waits for a long op. An undone op is an error.
+// that a refusal answers the request. If the op itself waits, Granted waits a short time, and
+// withdraws an op that still waits for a long op. An undone op is an error.
 func (a *Admission) Granted(ctx context.Context, opID string, first ...string) (op.Status, error) {
 	st, err := a.granted(ctx, opID, first)
 	if err == nil && st.State == op.StateUndone {
@@ -68,7 +68,7 @@ func (a *Admission) behindOurs(mine op.Status) bool {
 	return true
 }
 
-// takeBackTurn ends an unbegun op, because another op works on its instance.
+// takeBackTurn ends an op that has changed nothing, because another op works on its instance.
 func (a *Admission) takeBackTurn(ctx context.Context, st op.Status) (op.Status, error) {
 	busy := api.Errorf(api.CodeInstanceBusy, "another operation works on the instance or the volume; `volferryctl migration list` shows migrations; try again when it is over")
 	if parked := a.Parked(st.Op.Keys); parked != nil {
@@ -101,8 +101,8 @@ func StandsInTheWay(parked *op.Status) string {
 		parked.Op.ID, parked.Op.Kind, parked.Failure.Message, api.ShellLine("volferryctl", "op", "show", parked.Op.ID))
 }
 
-// RefuseParked withdraws an unbegun op that waits for an op that waits for the operator, and
-// reports whether it did.
+// RefuseParked withdraws an op that has changed nothing, if its turn waits for an op that waits
+// for the operator, and reports whether it did.
 func (a *Admission) RefuseParked(st op.Status) bool {
 	if st.Waiting != WaitTurn || st.State != op.StateRunning {
 		return false

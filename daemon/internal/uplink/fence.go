@@ -49,8 +49,8 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 			With("epoch", now)
 	}
 	u.announceEpoch(now)
-	// The fence takes effect even if it cannot be stored: the first report of a later process
-	// returns it.
+	// The fence takes effect even if it cannot be stored: the answer to a later process's first
+	// report has it.
 	keepErr := u.state.updateAnyway(func(m *savedState) {
 		if now > m.Epoch {
 			m.Fence = &Fence{Epoch: now}

@@ -96,7 +96,7 @@ func (e *env) stepPublish() op.Step {
 func (e *env) stepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		if in.from() == api.VolumeDeleting {
-			return nil // an unended deletion has claimed it
+			return nil // a deletion that did not end has claimed it
 		}
 		t := api.VolumeTransition{From: in.from(), To: api.VolumeDeleting}
 		_, err := e.Registry.TransitionVolume(ctx, r.OpID()+".claim", in.Volume.ID, t)

@@ -197,7 +197,7 @@ func toBeResumed(dom *hv.Domain, was SavedState) bool {
 	return was.State == hv.StateRunning && dom.State == hv.StatePaused && dom.PauseReason != hv.PauseIOError
 }
 
-// mayResume asks the registry whether such a guest may run.
+// mayResume asks the registry whether a paused guest that ran before may run.
 func (e *Env) mayResume(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err != nil || dom == nil || !toBeResumed(dom, was) {

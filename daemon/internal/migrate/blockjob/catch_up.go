@@ -56,7 +56,7 @@ func (e *Env) catchesUp(ctx context.Context, s *move.Spec, pacing move.Pacing) (
 			return false, &move.WorldChangedError{What: "the host was fenced while the job on a disk was waited for"}
 		default:
 		}
-		if err := e.move.MayPause(); err != nil { // as a daemon that stops does
+		if err := e.move.MayPause(); err != nil { // a daemon that stops waits for it, too
 			return false, err
 		}
 		disk, err := e.move.ReadDisk(ctx, s)

@@ -93,8 +93,8 @@ type Spec struct {
 	// OnlyMirrored is the reason why the volume can only be mirrored while its instance runs,
 	// otherwise "". Only preflight uses it.
 	OnlyMirrored string `json:"-"`
-	// MirrorFills: QEMU may write zeros to holes of dst, which then use space. Only preflight uses
-	// it.
+	// MirrorFills: QEMU may write zeros to dst where src has holes, and these then use space. Only
+	// preflight uses it.
 	MirrorFills  bool `json:"-"`
 	ExternalCopy bool `json:"external_copy"`
 	DeleteSource bool `json:"delete_source"`

@@ -62,7 +62,7 @@ func (e *Env) StepKeepOff() op.Step {
 	return seal.Provided(move.Step(KeepOffStep, do, undo, nil), e.seal.SrcUnchanged)
 }
 
-// KeepOffStep keeps its name from older journals.
+// KeepOffStep is older than the holds of step_hold.go: journals have this name.
 const (
 	KeepOffStep    = "hold"
 	EndKeepOffStep = "let_go"

@@ -29,7 +29,7 @@ type ReleasedInput struct {
 	// any more; nil if there is none. EndedAt is the end of the migration.
 	Seal    *image.Stamp `json:"seal,omitempty"`
 	EndedAt time.Time    `json:"ended_at"`
-	// Force: src may have been written.
+	// Force: delete src even if it may have been written.
 	Force bool `json:"force,omitempty"`
 	request.Body
 }

@@ -174,7 +174,7 @@ func (e *Env) askThroughClaim(ctx context.Context, opID string, s *move.Spec, to
 }
 
 // askTransition makes the call of a transition. Its op id has the op and both ends, so a repeated
-// call gets the same answer, and an undo another.
+// call gets the same answer, and an undo gets another answer.
 //
 // It uses the present epoch: a host that was fenced and has rejoined continues its own migrations.
 // The registry refuses others.
