@@ -43,7 +43,7 @@ func TestDoctorComparesTheClockWithTheRegistrys(t *testing.T) {
 		{4 * time.Second, true}:   "ok",
 		{time.Minute, true}:       "1m0s behind",
 		{-90 * time.Second, true}: "1m30s ahead of",
-		{0, false}:                "does not say",
+		{0, false}:                "does not send its time",
 	} {
 		c := (&doctor.Doctor{Client: registry}).Clock()
 		if (c.Status == "ok") != (want == "ok") || want != "ok" && !strings.Contains(c.Message, want) {

@@ -31,7 +31,7 @@ func TestDoctorFixesAHostAndTouchesNoGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := h.doctorFails(t)
-	for _, want := range []string{h.Overlays() + " is gone", "may not have seen it"} {
+	for _, want := range []string{h.Overlays() + " is missing", "may not have seen the hook"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, said)
 		}
@@ -39,8 +39,8 @@ func TestDoctorFixesAHostAndTouchesNoGuest(t *testing.T) {
 
 	fixed := h.ctl(t, "doctor", "--fix")
 	for _, want := range []string{
-		"before: " + h.Overlays() + " is gone", "after:  " + h.State() + " has mode 0701", "after:  the hook has refused the trial",
-		"ok    directories: ", "ok    hook: ", "a start was refused by it on trial",
+		"before: " + h.Overlays() + " is missing", "after:  " + h.State() + " has mode 0701", "after:  the hook has refused the test start",
+		"ok    directories: ", "ok    hook: ", "the hook refused a test start at ",
 	} {
 		if !strings.Contains(fixed, want) {
 			t.Errorf("doctor --fix does not say %q:\n%s", want, fixed)

@@ -29,7 +29,7 @@ func TestDoctorAndPurgeOnAHostWithThePackages(t *testing.T) {
 	t.Parallel()
 	m := installedHost(t)
 	at := site.In(m, daemonSocket)
-	saysAll(t, ctl(t, at, "doctor"), "ok    hook: libvirt asks ", "ok    directories: ", "ok    qemu: an image was made and opened", "ok    clock: ")
+	saysAll(t, ctl(t, at, "doctor"), "ok    hook: libvirt runs ", "ok    directories: ", "ok    qemu: an image was made and opened", "ok    clock: ")
 
 	// As after an installation that did not restart libvirtd, and a clean-up by somebody.
 	sh(t, m, `systemctl stop volferryd.service
@@ -43,7 +43,7 @@ chmod 0700 /var/lib/volferry`)
 		t.Error("doctor finds nothing wrong with a host without a directory for overlays")
 	}
 	saysAll(t, ctl(t, at, "doctor", "--fix"),
-		"after:  /var/lib/volferry/overlays is there", "after:  /var/lib/volferry has mode 0701", "after:  the hook has refused the trial", "ok    hook: ")
+		"after:  /var/lib/volferry/overlays exists", "after:  /var/lib/volferry has mode 0701", "after:  the hook has refused the test start", "ok    hook: ")
 	sh(t, m, `rm /etc/libvirt/hooks/qemu.d/volferry-guard`)
 	saysAll(t, ctl(t, at, "doctor", "--fix"), "after:  /etc/libvirt/hooks/qemu.d/volferry-guard is installed", "ok    hook: ")
 	sh(t, m, `cmp /usr/share/volferry/volferry-guard /etc/libvirt/hooks/qemu.d/volferry-guard && test -x /etc/libvirt/hooks/qemu.d/volferry-guard`)

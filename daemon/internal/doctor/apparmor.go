@@ -33,8 +33,8 @@ func (d *Doctor) profiles(ctx context.Context) []api.Check {
 			continue
 		}
 		out = append(out, api.Check{
-			Name: "security", Status: p.status, Message: fmt.Sprintf("AppArmor keeps guests from %s: libvirt makes no rule for files in %s", p.what, dir),
-			Advice: "use another directory, as /var/lib, /srv or /mnt; no setting of libvirt changes that",
+			Name: "security", Status: p.status, Message: fmt.Sprintf("AppArmor denies guests access to %s: libvirt makes no rule for files in %s", p.what, dir),
+			Advice: "use another directory, for example in /var/lib, /srv or /mnt; no setting of libvirt changes that",
 		})
 	}
 	return out

@@ -10,8 +10,8 @@ import (
 )
 
 var renewals = map[string]string{
-	"host":      "make a new one at the registry (volferry-registry issue-cert host NAME --replace) and put it in place; nothing needs to be restarted",
-	"authority": "the registry gets a new authority in time: copy its ca.crt, and have this host's certificate issued anew",
+	"host":      "make a new certificate at the registry (volferry-registry issue-cert host NAME --replace) and copy it to this host; no restart is needed",
+	"authority": "give the registry a new authority before that date, copy its ca.crt to this host, and issue a new certificate for this host",
 }
 
 // Certificates checks the expiry of this host's certificates: the registry identifies the host by

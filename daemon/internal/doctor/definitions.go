@@ -12,8 +12,8 @@ import (
 func (d *Doctor) definitions() api.Check {
 	if _, err := os.Stat(d.Cfg.LibvirtConfigDir); err != nil {
 		return api.Check{
-			Name: "definitions", Status: "warn", Message: "libvirt's definitions are not where they are synced: " + err.Error(),
-			Advice: "set libvirt_config_dir; until then whole filesystems are synced after each step that changed one, which may take long with a guest paused",
+			Name: "definitions", Status: "warn", Message: "the directory with libvirt's definitions of domains cannot be synced: " + err.Error(),
+			Advice: "set libvirt_config_dir to that directory; until then each step that changes a definition syncs whole filesystems, which may take long while a guest is paused",
 		}
 	}
 	return ok("definitions", "libvirt's definitions are in "+d.Cfg.LibvirtConfigDir)

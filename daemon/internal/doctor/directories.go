@@ -18,13 +18,13 @@ func (d *Doctor) directories() api.Check {
 	for _, dir := range d.Cfg.OwnDirs() {
 		if dir.Missing() {
 			status = "fail"
-			faults = append(faults, dir.Path+" is gone")
+			faults = append(faults, dir.Path+" is missing")
 		} else if has, extra := dir.TooOpen(); extra != 0 {
 			faults = append(faults, fmt.Sprintf("%s (mode %04o) is open to every user of this host", dir.Path, has))
 		}
 	}
 	if len(faults) == 0 {
-		return ok(name, "they are there, and for root alone")
+		return ok(name, "the daemon's directories exist, and no other user may change them")
 	}
 	return api.Check{Name: name, Status: status, Message: strings.Join(faults, "; "), Advice: "volferryctl doctor --fix"}
 }
@@ -44,11 +44,11 @@ func (d *Doctor) saves() api.Check {
 	case err != nil:
 		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "make the directory, or set save_dir"}
 	case inMemory:
-		message += ", in this host's own memory: what is saved there is lost if the host goes down meanwhile"
+		message += ", in this host's own memory: the saved memory of guests is lost if the host goes down during the move"
 	case d.Cfg.SaveDirInMemory:
 		return api.Check{
-			Name: name, Status: "warn", Message: message + ", on disk, and save_dir_in_memory is set",
-			Advice: "mount the tmpfs at save_dir, before volferryd starts, or take save_dir_in_memory out",
+			Name: name, Status: "warn", Message: message + ", on disk, although save_dir_in_memory is set",
+			Advice: "mount the tmpfs at save_dir before volferryd starts, or remove save_dir_in_memory from volferryd.toml",
 		}
 	}
 	return ok(name, message)

@@ -52,8 +52,8 @@ func fixMissing(dir config.OwnDir) []api.Fix {
 	if !dir.Missing() {
 		return nil
 	}
-	fix := api.Fix{Name: "directories", Before: dir.Path + " is gone", Action: fmt.Sprintf("make it (mode %04o)", dir.Mode)}
-	return fixed(fix, dir.Path+" is there", config.MakeDir(dir.Path, dir.Mode))
+	fix := api.Fix{Name: "directories", Before: dir.Path + " is missing", Action: fmt.Sprintf("create it (mode %04o)", dir.Mode)}
+	return fixed(fix, dir.Path+" exists", config.MakeDir(dir.Path, dir.Mode))
 }
 
 func fixTooOpen(dir config.OwnDir) []api.Fix {
@@ -126,8 +126,8 @@ func (d *Doctor) fixHookUnseen(ctx context.Context) []api.Fix {
 		return nil
 	}
 	fix := api.Fix{
-		Name: "hook", Before: fmt.Sprintf("%s (process %d) may not have seen the hook: it runs since %s", process.Name, process.PID, process.Since.UTC().Format(time.RFC3339)),
-		Action: "have it look for hooks (SIGHUP, as systemctl reload does), and try it: start a domain that is guarded and has no disks and no kernel",
+		Name: "hook", Before: fmt.Sprintf("%s (process %d) may not have seen the hook: the process has run since %s", process.Name, process.PID, process.Since.UTC().Format(time.RFC3339)),
+		Action: "reload libvirt, so that it looks for hooks (SIGHUP, like systemctl reload), and test the hook: start a guarded domain that has no disks and no kernel",
 	}
 	err := unix.Kill(process.PID, unix.SIGHUP)
 	if err == nil {
@@ -136,7 +136,7 @@ func (d *Doctor) fixHookUnseen(ctx context.Context) []api.Fix {
 	if err == nil {
 		err = d.Proof.keep(process)
 	}
-	return fixed(fix, "the hook has refused the trial", err)
+	return fixed(fix, "the hook has refused the test start", err)
 }
 
 func (d *Doctor) tryHook(ctx context.Context) []api.Fix {
@@ -145,12 +145,12 @@ func (d *Doctor) tryHook(ctx context.Context) []api.Fix {
 	}
 	fix := api.Fix{
 		Name: "hook", Before: "it is not known whether libvirt has seen the hook",
-		Action: "try it: start a domain that is guarded and has no disks and no kernel",
+		Action: "test the hook: start a guarded domain that has no disks and no kernel",
 	}
-	return fixed(fix, "the hook has refused the trial", d.trial(ctx, 0))
+	return fixed(fix, "the hook has refused the test start", d.trial(ctx, 0))
 }
 
-var errNotAsked = errors.New("libvirt has not asked the hook; restart it (systemctl restart libvirtd, or virtqemud): guests are not touched by that")
+var errNotAsked = errors.New("libvirt has not run the hook; restart libvirt (systemctl restart libvirtd, or virtqemud): that does not touch guests")
 
 // trial returns nil if the hook refuses the start of a guarded domain.
 func (d *Doctor) trial(ctx context.Context, within time.Duration) error {

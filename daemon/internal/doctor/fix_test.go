@@ -73,7 +73,7 @@ func TestDoctorFixesTheDirectoriesOfTheDaemonAndNoOthers(t *testing.T) {
 	must(os.Chmod(d.Cfg.StateDir, 0o777))
 	elsewhere := filepath.Dir(d.Cfg.StateDir)
 	must(os.Chmod(elsewhere, 0o777))
-	if c := d.directories(); c.Status != "fail" || !strings.Contains(c.Message, d.Cfg.OverlayDir+" is gone") || !strings.Contains(c.Message, d.Cfg.SaveDir) {
+	if c := d.directories(); c.Status != "fail" || !strings.Contains(c.Message, d.Cfg.OverlayDir+" is missing") || !strings.Contains(c.Message, d.Cfg.SaveDir) {
 		t.Errorf("before: %+v", c)
 	}
 	fixes := d.Fixes(t.Context())
@@ -164,7 +164,7 @@ func TestDoctorInstallsTheHookAndHasLibvirtSeeIt(t *testing.T) {
 	default:
 		t.Error("the hook was not tried")
 	}
-	if c := d.hook(t.Context()); c.Status != "ok" || !strings.Contains(c.Message, "on trial") {
+	if c := d.hook(t.Context()); c.Status != "ok" || !strings.Contains(c.Message, "the hook refused a test start") {
 		t.Errorf("afterwards: %+v", c)
 	}
 	if left, err := d.Guards.List(); err != nil || len(left) != 0 {
@@ -193,7 +193,7 @@ func TestAHookThatIsNotAskedIsNoFix(t *testing.T) {
 	d, fake := hookedHost(t, time.Now())
 	fake.SetAbout(hv.About{}) // no process can be reloaded
 	fixes := d.fixHookUnseen(t.Context())
-	if len(fixes) != 1 || fixes[0].Status != "failed" || !strings.Contains(fixes[0].After, "has not asked the hook") {
+	if len(fixes) != 1 || fixes[0].Status != "failed" || !strings.Contains(fixes[0].After, "has not run the hook") {
 		t.Errorf("fixes %+v", fixes)
 	}
 	if left, err := d.Guards.List(); err != nil || len(left) != 0 {

@@ -32,18 +32,18 @@ func (d *Doctor) hook(ctx context.Context) api.Check {
 	process := d.libvirtProcess(ctx)
 	if process == nil {
 		return api.Check{
-			Name: name, Status: "warn", Message: d.Cfg.LibvirtHook + " is installed; whether libvirt has looked for it since is not known, for its process was not found",
-			Advice: "volferryctl doctor --fix tries it",
+			Name: name, Status: "warn", Message: d.Cfg.LibvirtHook + " is installed; it is not known whether libvirt runs it, because the process of libvirt was not found",
+			Advice: "volferryctl doctor --fix tests it",
 		}
 	}
 	if why, proven := d.Proof.of(process); proven {
-		return ok(name, "libvirt asks "+d.Cfg.LibvirtHook+" before it starts an instance: "+why)
+		return ok(name, "libvirt runs "+d.Cfg.LibvirtHook+" before it starts an instance: "+why)
 	}
 	return api.Check{
 		Name: name, Status: "warn",
-		Message: fmt.Sprintf("%s is installed, and %s, which looks for hooks when it starts or is reloaded, has run since %s: it may not have seen it",
+		Message: fmt.Sprintf("%s is installed, and %s, which looks for hooks when it starts or is reloaded, has run since %s: it may not have seen the hook",
 			d.Cfg.LibvirtHook, process.Name, process.Since.UTC().Format(time.RFC3339)),
-		Advice: "volferryctl doctor --fix, or " + api.ShellLine("systemctl", "reload", process.Name) + "; guests are not touched by that",
+		Advice: "volferryctl doctor --fix, or " + api.ShellLine("systemctl", "reload", process.Name) + "; that does not touch guests",
 	}
 }
 

@@ -44,8 +44,8 @@ func (p *HookProof) of(process *hv.DaemonProcess) (why string, proven bool) {
 	if !p.guards.HookWasThere(process.Since) {
 		return "", false
 	}
-	why = "it was there before " + process.Name + " started"
-	// A lost proof is found again while the hook is unchanged.
+	why = "the hook was installed before " + process.Name + " started"
+	// A proof that could not be stored is found again while the hook is unchanged.
 	_ = p.write(hookProofRecord{Process: process.ID, Why: why})
 	return why, true
 }
@@ -53,7 +53,7 @@ func (p *HookProof) of(process *hv.DaemonProcess) (why string, proven bool) {
 func (p *HookProof) keep(process *hv.DaemonProcess) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.write(hookProofRecord{Process: process.ID, Why: "a start was refused by it on trial at " + time.Now().UTC().Format(time.RFC3339)})
+	return p.write(hookProofRecord{Process: process.ID, Why: "the hook refused a test start at " + time.Now().UTC().Format(time.RFC3339)})
 }
 
 func (p *HookProof) write(r hookProofRecord) error {

@@ -41,7 +41,7 @@ func hookedHost(t *testing.T, since time.Time) (*Doctor, *hvtest.Fake) {
 func TestDoctorKnowsWhetherLibvirtHasSeenTheHook(t *testing.T) {
 	later, earlier := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
 	d, fake := hookedHost(t, earlier)
-	if c := d.hook(t.Context()); c.Status != "warn" || !strings.Contains(c.Message, "may not have seen it") || !strings.Contains(c.Advice, "--fix") {
+	if c := d.hook(t.Context()); c.Status != "warn" || !strings.Contains(c.Message, "may not have seen the hook") || !strings.Contains(c.Advice, "--fix") {
 		t.Errorf("libvirtd was there before the hook: %+v", c)
 	}
 	fake.SetAbout(hv.About{Process: &hv.DaemonProcess{ID: "second", Name: "libvirtd", Since: later}})

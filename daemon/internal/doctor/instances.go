@@ -15,9 +15,9 @@ func (d *Doctor) Lost() []api.Check {
 	for _, l := range d.Uplink.Lost() {
 		out = append(out, api.Check{
 			Name: "instance " + l.InstanceName, Status: "warn",
-			Message: fmt.Sprintf("it is kept off: disk %s is volume %s at %s, which this host lost when it was fenced", l.Target, l.VolumeName, l.Path),
+			Message: fmt.Sprintf("its start is refused: disk %s is volume %s at %s, which this host lost when it was fenced", l.Target, l.VolumeName, l.Path),
 			Advice: api.ShellLine("virsh", "detach-disk", "--config", "--", l.InstanceName, l.Target) +
-				"; it may be started then, and the volume attached here again once it is free",
+				"; then the instance can be started, and the volume can be attached here again when it is free",
 		})
 	}
 	return out
@@ -28,7 +28,7 @@ func (d *Doctor) Lost() []api.Check {
 func (d *Doctor) moves(ctx context.Context) []api.Check {
 	open, err := d.Open(ctx)
 	if err != nil {
-		return []api.Check{{Name: "moves", Status: "fail", Message: err.Error(), Advice: "look at the disk of the state directory"}}
+		return []api.Check{{Name: "moves", Status: "fail", Message: err.Error(), Advice: "check the disk of the state directory"}}
 	}
 	out := []api.Check{api.CheckMoves(open)}
 	if paused := api.CheckOverlays(open, d.Unresumed()...); paused.Status != "ok" { // the space for overlays has its own check

@@ -20,15 +20,15 @@ func (d *Doctor) sharedDisk() api.Check {
 	case key == "":
 		return ok(journalDisk, "guests cannot fill the filesystem of the journal")
 	}
-	what, who := "what guests write while their volumes move", "for guests that write much"
+	what, who := "the guests' writes while their volumes move", "for guests that write much,"
 	if key == config.SaveDir {
-		what, who = "the memory of guests that are saved while a volume moves", "where guests are saved that have much memory"
+		what, who = "the memory of guests that are saved while a volume moves", "for guests with much memory,"
 	}
 	return api.Check{
 		Name: journalDisk, Status: "warn",
 		Message: fmt.Sprintf("%s (%s) is on the filesystem of the journal (%s), as in a new installation. Moves work, but %s may fill it; "+
-			"then guests may stand still, and Volferry has %d MiB that it keeps for its journal, enough to end the moves", key, dir, d.Cfg.StateDir, what, config.ReserveBytes>>20),
-		Advice: fmt.Sprintf("it may stay so for a try; %s mount a filesystem of its own at %s, or set %s to a directory on another one and restart volferryd", who, dir, key),
+			"then QEMU may pause guests, and the journal uses its reserve of %d MiB, which is enough to end the moves", key, dir, d.Cfg.StateDir, what, config.ReserveBytes>>20),
+		Advice: fmt.Sprintf("no action is needed for a trial; %s mount a separate filesystem at %s, or set %s to a directory on another filesystem and restart volferryd", who, dir, key),
 	}
 }
 
@@ -48,8 +48,8 @@ func (d *Doctor) ShortOfRoom() []api.Check {
 	}
 	return []api.Check{{
 		Name: journalDisk, Status: "warn",
-		Message: fmt.Sprintf("%s has %s free, and %s there as the journal does (%s)", dir, api.Bytes(free), writer, key),
-		Advice:  "make room, or set " + key + " to a filesystem of its own",
+		Message: fmt.Sprintf("%s has %s free: %s there, and the journal is on the same filesystem (%s)", dir, api.Bytes(free), writer, key),
+		Advice:  "free some space, or set " + key + " to a directory on a separate filesystem",
 	}}
 }
 

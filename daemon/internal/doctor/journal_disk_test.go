@@ -28,7 +28,7 @@ func TestStatusNamesAJournalDiskThatGuestsAreAboutToFill(t *testing.T) {
 func TestDoctorSaysOfASharedJournalDiskWhoseBytesFillIt(t *testing.T) {
 	dir := t.TempDir()
 	d := &Doctor{Cfg: &config.Config{StateDir: dir, OverlayDir: dir, SaveDir: dir}}
-	if got := d.sharedDisk(); !strings.Contains(got.Message, "what guests write") {
+	if got := d.sharedDisk(); !strings.Contains(got.Message, "the guests' writes") {
 		t.Errorf("for overlays: %+v", got)
 	}
 	d.Cfg.OverlayDir = "/proc"

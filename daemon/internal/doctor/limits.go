@@ -13,10 +13,10 @@ func (d *Doctor) limits() api.Check {
 	const name = "limits"
 	left := d.Limited()
 	if len(left) == 0 {
-		return ok(name, "no move has left a limit on what a guest may write")
+		return ok(name, "no guest has a write limit of a move")
 	}
 	return api.Check{
 		Name: name, Status: "warn", Message: strings.Join(left, "; "),
-		Advice: "Volferry takes it off by itself once libvirt and its journal answer: see the other lines; virsh blkdeviotune GUEST DISK shows it",
+		Advice: "Volferry removes the limit by itself once libvirt and the journal answer: see their lines; virsh blkdeviotune GUEST DISK shows the limit",
 	}
 }

@@ -29,18 +29,18 @@ func (d *Doctor) missing(ctx context.Context, attached []api.Volume) []api.Check
 		switch {
 		case errors.Is(err, image.ErrAbsent) && d.stillAt(ctx, &vol):
 			out = append(out, api.Check{
-				Name: name, Status: "fail", Message: fmt.Sprintf("there is no image of volume %s at %s", vol.Name, path),
-				Advice: "mount its filesystem, or connect its device; if that is there and the file was deleted, leave its guest running: it has the file open, and its data is gone with it",
+				Name: name, Status: "fail", Message: fmt.Sprintf("the image of volume %s is missing at %s", vol.Name, path),
+				Advice: "mount its filesystem, or connect its device; if the file was deleted, leave its guest running: QEMU still has the file open, and the data is lost when the guest ends",
 			})
 		case api.CodeOf(err) == api.CodeChainChanged && d.stillAt(ctx, &vol):
 			out = append(out, api.Check{
 				Name: name, Status: "fail", Message: fmt.Sprintf("another device is at the path of volume %s: %v", vol.Name, err),
-				Advice: "do not start its guest, nor stop one that runs and has the right device open, before that is at its path again (udev, multipath and the array say why the name has moved)",
+				Advice: "do not start its guest, and do not stop a running guest, which may have the right device open, until the right device is at the path again (check udev, multipath and the array)",
 			})
 		}
 	}
 	if len(out) == 0 {
-		out = append(out, ok(name, "the images of the volumes attached here are there"))
+		out = append(out, ok(name, "the images of all volumes attached on this host exist"))
 	}
 	return out
 }

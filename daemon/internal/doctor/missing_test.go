@@ -33,7 +33,7 @@ func TestDoctorNamesTheVolumesWhoseImagesAreNotThere(t *testing.T) {
 		at("lost", "lost", away),
 	}
 	checks := d.missing(t.Context(), volumes)
-	if len(checks) != 1 || checks[0].Status != "fail" || !strings.Contains(checks[0].Message, "volume lost at "+dir) {
+	if len(checks) != 1 || checks[0].Status != "fail" || !strings.Contains(checks[0].Message, "volume lost is missing at "+dir) {
 		t.Errorf("%+v, want one failure that names the volume and its path", checks)
 	}
 	if checks = d.missing(t.Context(), volumes[:5]); len(checks) != 1 || checks[0].Status != "ok" {

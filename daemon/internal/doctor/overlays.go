@@ -26,14 +26,14 @@ func (d *Doctor) overlays(ctx context.Context) api.Check {
 	}
 	limits, unasked := d.overlayQuotas(ctx)
 	free = quota.Free(free, limits)
-	message := fmt.Sprintf("%s has %s free for what guests write while their volumes move%s", d.Cfg.Overlays(), api.Bytes(free), d.largest())
+	message := fmt.Sprintf("%s has %s free for the guests' writes while their volumes move%s", d.Cfg.Overlays(), api.Bytes(free), d.largest())
 	switch i := slices.IndexFunc(limits, func(l quota.Limit) bool { return !l.AsFull }); {
 	case unasked != nil:
-		return api.Check{Name: name, Status: "warn", Message: fmt.Sprintf("%s; nobody can say whether it is under a quota: %v", message, unasked)}
+		return api.Check{Name: name, Status: "warn", Message: fmt.Sprintf("%s; its quotas cannot be read: %v", message, unasked)}
 	case i >= 0:
 		return underQuota(message, limits[i])
 	case free < d.Cfg.OverlayMinFreeBytes:
-		return api.Check{Name: name, Status: "warn", Message: message, Advice: "make room, or set overlay_dir to a larger filesystem"}
+		return api.Check{Name: name, Status: "warn", Message: message, Advice: "free some space, or set overlay_dir to a directory on a larger filesystem"}
 	}
 	return ok(name, message)
 }
@@ -47,9 +47,9 @@ func underQuota(message string, l quota.Limit) api.Check {
 	}
 	return api.Check{
 		Name: "overlays", Status: "warn",
-		Message: fmt.Sprintf("%s; they count against the quota of %s (%s, of which %s are used), and a guest would get an I/O error for one that is used up, unless its disk has error_policy='stop': all other disks are mirrored, and get no overlay",
+		Message: fmt.Sprintf("%s; overlays count against the quota of %s (%s, %s used). When the quota is full, a guest gets an I/O error, unless its disk has error_policy='stop': all other disks are moved by a mirror, without an overlay",
 			message, who, api.Bytes(l.Bytes), api.Bytes(l.UsedBytes)),
-		Advice: "set overlay_dir to a directory without a quota, or take the quota off (docs/how-to/check-a-host.md, An overlay directory under a quota)",
+		Advice: "set overlay_dir to a directory without a quota, or remove the quota (docs/how-to/check-a-host.md, An overlay directory under a quota)",
 	}
 }
 
@@ -74,5 +74,5 @@ func (d *Doctor) largest() string {
 	if largest.ID == "" {
 		return ""
 	}
-	return fmt.Sprintf("; a guest that writes all of its volume anew fills as much as that has, %s for the largest here (%s)", api.Bytes(largest.SizeBytes), largest.Name)
+	return fmt.Sprintf("; an overlay may get as large as its volume, %s for the largest here (%s)", api.Bytes(largest.SizeBytes), largest.Name)
 }

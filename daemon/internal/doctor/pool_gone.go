@@ -33,9 +33,9 @@ func (d *Doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Chec
 		slices.Sort(names[pool])
 		out = append(out, api.Check{
 			Name: "pool " + pool, Status: "fail",
-			Message: fmt.Sprintf("it is not on this host any more, and %s of this host should be in it: %s", api.Count(len(names[pool]), "volume"), strings.Join(names[pool], ", ")),
-			Advice: "define and start it again (virsh pool-define, " + api.ShellLine("virsh", "pool-start", "--", pool) + "), or list it in connector_pools if it is a connector's; " +
-				"if its storage is gone for good, detach each of its volumes and have it forgotten (" + api.ShellLine("volferryctl", "volume", "forget", names[pool][0]) + ")",
+			Message: fmt.Sprintf("this host has no such pool any more, and the registry has %s of this host in it: %s", api.Count(len(names[pool]), "volume"), strings.Join(names[pool], ", ")),
+			Advice: "define and start the pool again (virsh pool-define, " + api.ShellLine("virsh", "pool-start", "--", pool) + "), or list it in connector_pools if it is a connector's pool; " +
+				"if its storage is lost for good, detach and forget each of its volumes (" + api.ShellLine("volferryctl", "volume", "forget", names[pool][0]) + ")",
 		})
 	}
 	return out

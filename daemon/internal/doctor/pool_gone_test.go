@@ -33,7 +33,7 @@ func TestDoctorNamesTheVolumesWhosePoolIsGone(t *testing.T) {
 	if len(checks) != 2 || checks[0].Name != "pool old" || checks[1].Name != "pool older" || checks[0].Status != "fail" {
 		t.Fatalf("%+v, want failures of pools old and older", checks)
 	}
-	if !strings.HasSuffix(checks[0].Message, "2 volumes of this host should be in it: app, db") || !strings.Contains(checks[0].Advice, "virsh pool-start old") ||
+	if !strings.HasSuffix(checks[0].Message, "the registry has 2 volumes of this host in it: app, db") || !strings.Contains(checks[0].Advice, "virsh pool-start old") ||
 		!strings.Contains(checks[1].Advice, "volferryctl volume forget log") {
 		t.Errorf("%+v", checks)
 	}

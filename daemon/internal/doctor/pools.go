@@ -29,35 +29,35 @@ func (d *Doctor) Pools(ctx context.Context) []api.Check {
 	for _, p := range pools {
 		if !p.Active && p.Type == hv.ConnectorPool {
 			out = append(out, api.Check{
-				Name: "pool " + p.Name, Status: "fail", Message: "it cannot be used: " + p.Problem,
-				Advice: "mend that; `journalctl -u volferryd-connectors` and `volferryd connector-test` may say more",
+				Name: "pool " + p.Name, Status: "fail", Message: "the pool cannot be used: " + p.Problem,
+				Advice: "fix this problem; `journalctl -u volferryd-connectors` and `volferryd connector-test` may show more",
 			})
 			continue
 		}
 		if !p.Active {
 			out = append(out, api.Check{
-				Name: "pool " + p.Name, Status: "warn", Message: "it is not active", Advice: api.ShellLine("virsh", "pool-start", "--", p.Name),
+				Name: "pool " + p.Name, Status: "warn", Message: "the pool is not active", Advice: api.ShellLine("virsh", "pool-start", "--", p.Name),
 			})
 			continue
 		}
 		if p.Problem != "" {
 			out = append(out, api.Check{
 				Name: "pool " + p.Name, Status: "warn", Message: p.Problem,
-				Advice: "look where that comes from; the pool can be used",
+				Advice: "find the cause of this; the pool can be used",
 			})
 		}
 		if p.NoCreate {
-			out = append(out, ok("pool "+p.Name, p.Type+", of volumes that are there already"))
+			out = append(out, ok("pool "+p.Name, p.Type+", for existing volumes: Volferry creates none in it"))
 			continue
 		}
 		free, err := location.FreeBytes(p, d.Storage.FreeBytes)
 		if err != nil {
-			out = append(out, api.Check{Name: "pool " + p.Name, Status: "warn", Message: err.Error(), Advice: "look at the filesystem of " + p.Path})
+			out = append(out, api.Check{Name: "pool " + p.Name, Status: "warn", Message: err.Error(), Advice: "check the filesystem of " + p.Path})
 			continue
 		}
 		has := ok("pool "+p.Name, fmt.Sprintf("%s, %s free", p.Type, api.Bytes(free)))
 		if free < poolLow {
-			has.Status, has.Advice = "warn", "hardly a volume has room there; make room, or move out what volumes it has ("+api.ShellLine("volferryctl", "pool", "drain", p.Name, "--to", "POOL")+")"
+			has.Status, has.Advice = "warn", "too little space for most volumes: free some space, or move its volumes to another pool ("+api.ShellLine("volferryctl", "pool", "drain", p.Name, "--to", "POOL")+")"
 		}
 		out = append(out, has)
 	}
@@ -70,8 +70,8 @@ func (d *Doctor) SharedPools(pools []hv.PoolInfo) []api.Check {
 	for _, name := range d.Cfg.SharedPools {
 		if !slices.ContainsFunc(pools, func(p hv.PoolInfo) bool { return p.Name == name }) {
 			out = append(out, api.Check{
-				Name: "pool " + name, Status: "warn", Message: "shared_pools names it, and libvirt has no such pool",
-				Advice: "virsh pool-define it, or take it out of shared_pools",
+				Name: "pool " + name, Status: "warn", Message: "shared_pools lists the pool, and libvirt has no such pool",
+				Advice: "define the pool (virsh pool-define), or remove it from shared_pools",
 			})
 		}
 	}
@@ -89,8 +89,8 @@ func openPools(pools []hv.PoolInfo) []api.Check {
 		if who := location.OpenTo(p.Path); who != "" {
 			out = append(out, api.Check{
 				Name: "pool " + p.Name, Status: "warn",
-				Message: fmt.Sprintf("%s may write in its directory %s, or rename it, and so put another file in the place of a volume", who, p.Path),
-				Advice:  "let root alone write there: " + api.ShellLine("chown", "root:root", "--", p.Path) + " and " + api.ShellLine("chmod", "go-w", "--", p.Path) + ", and so for the directories above it",
+				Message: fmt.Sprintf("%s may write in its directory %s, or rename it, and so replace the file of a volume", who, p.Path),
+				Advice:  "allow only root to write there: " + api.ShellLine("chown", "root:root", "--", p.Path) + " and " + api.ShellLine("chmod", "go-w", "--", p.Path) + ", and do the same for the directories above it",
 			})
 		}
 	}

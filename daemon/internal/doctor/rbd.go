@@ -16,11 +16,11 @@ func (d *Doctor) Clusters(ctx context.Context) (out []api.Check) {
 		if err := d.Storage.Network.RBD.Check(ctx, id); err != nil {
 			out = append(out, api.Check{
 				Name: name, Status: "fail", Message: fmt.Sprintf("its RBD images cannot be moved: %v", err),
-				Advice: "compare rbd_clusters in volferryd.toml with the cluster (ceph fsid, ceph mon dump) and with libvirt's secret (virsh secret-list); a guest that runs on an image goes on",
+				Advice: "compare rbd_clusters in volferryd.toml with the cluster (ceph fsid, ceph mon dump) and with libvirt's secret (virsh secret-list); running guests are not affected",
 			})
 			continue
 		}
-		out = append(out, ok(name, "it is reached with libvirt's secret, and is the one that is meant"))
+		out = append(out, ok(name, "the cluster answers with libvirt's secret, and has the configured id"))
 	}
 	return out
 }

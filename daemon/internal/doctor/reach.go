@@ -43,9 +43,9 @@ func (d *Doctor) reach(ctx context.Context) []api.Check {
 	}
 	who := "as QEMU's user, " + image.UserName(user)
 	if !confined || user.UID == 0 {
-		who = "as root, which QEMU is too"
+		who = "as root, like QEMU"
 	} else if !user.Given {
-		who = "as root (libvirt does not give images to " + image.UserName(user) + ": who may open one is seen at each)"
+		who = "as root (libvirt does not give images to " + image.UserName(user) + ", so each image is checked separately)"
 	}
 	return []api.Check{ok(name, fmt.Sprintf("an image was made and opened in %s, %s", api.Count(len(places), "place"), who))}
 }
@@ -71,11 +71,11 @@ func (d *Doctor) try(user hv.ProcessUser, p place) []api.Check {
 		return []api.Check{{Name: name, Status: p.status, Message: cannot.Error()}} // the error has the advice
 	case errors.As(err, &blocked):
 		return []api.Check{{
-			Name: name, Status: p.status, Message: "it does not get to " + p.what + ": " + blocked.Error(),
+			Name: name, Status: p.status, Message: "QEMU cannot reach " + p.what + ": " + blocked.Error(),
 			Advice: "chmod o+x " + blocked.Dir + ", or setfacl -m u:USER:x for QEMU's user alone",
 		}}
 	}
-	return []api.Check{{Name: name, Status: "warn", Message: "no image can be made and opened for " + p.what + ": " + err.Error()}}
+	return []api.Check{{Name: name, Status: "warn", Message: "cannot create and open an image for " + p.what + ": " + err.Error()}}
 }
 
 // places returns the overlay directory, the pools of files, and the directories in allowed_paths.

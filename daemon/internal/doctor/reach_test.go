@@ -100,7 +100,7 @@ func TestDoctorNamesTheImagesThatQEMUCannotOpen(t *testing.T) {
 func TestDoctorTriesToMakeAnImageWhoeverMayOpenIt(t *testing.T) {
 	for name, user := range map[string]hv.ProcessUser{"QEMU is root": {}, "libvirt gives no images": {UID: 64055, GID: 64055}} {
 		checks := (&Doctor{}).try(user, place{what: "pool broken", dir: "/proc", status: "warn"})
-		if len(checks) != 1 || checks[0].Status != "warn" || !strings.Contains(checks[0].Message, "no image can be made and opened for pool broken") {
+		if len(checks) != 1 || checks[0].Status != "warn" || !strings.Contains(checks[0].Message, "cannot create and open an image for pool broken") {
 			t.Errorf("%s: %+v", name, checks)
 		}
 	}

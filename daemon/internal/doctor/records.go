@@ -22,11 +22,11 @@ func (d *Doctor) records(ctx context.Context) (checks []api.Check, contradicted 
 	switch {
 	case err != nil:
 		return []api.Check{{
-			Name: name, Status: "warn", Message: "nobody can tell whether the registry and the journal of this host have each moved volume at the same place: " + err.Error(),
-			Advice: "ask again once that is mended, and libvirt and the registry answer",
+			Name: name, Status: "warn", Message: "cannot compare the places of moved volumes in the registry and in this host's journal: " + err.Error(),
+			Advice: "run doctor again when this is fixed, and libvirt and the registry answer",
 		}}, contradicted
 	case len(found) == 0:
-		return []api.Check{ok(name, "the registry and the journal of this host have each moved volume at the same place")}, contradicted
+		return []api.Check{ok(name, "the registry and this host's journal agree about the place of each moved volume")}, contradicted
 	}
 	for _, c := range found {
 		checks = append(checks, api.Check{Name: name, Status: "fail", Message: c.Witnesses, Advice: c.WayOut})

@@ -41,7 +41,7 @@ func (d *Doctor) Endpoints(ctx context.Context) []api.Check {
 		case errors.Is(e.Err, client.ErrTwoRegistries):
 			out = append(out, api.Check{
 				Name: name, Status: "fail", Message: e.URL + ": " + e.Err.Error(),
-				Advice: "stop one of the two at once, and keep its machine off the database: they change two copies of it (docs/how-to/run-the-registry-highly-available.md)",
+				Advice: "stop one of the two registries at once, and keep its machine off the database: they change two copies of the database (docs/how-to/run-the-registry-highly-available.md)",
 			})
 		case e.Err != nil && api.AsError(e.Err).Details[api.DetailDistrust] != nil:
 			out = append(out, api.Check{Name: name, Status: "fail", Message: e.Err.Error(), Advice: RegistryAdvice(e.Err)})
@@ -50,7 +50,7 @@ func (d *Doctor) Endpoints(ctx context.Context) []api.Check {
 		case e.InUse:
 			out = append(out, ok(name, e.URL+" is in use"))
 		default:
-			out = append(out, ok(name, e.URL+" leads to the same"))
+			out = append(out, ok(name, e.URL+" leads to the same registry"))
 		}
 	}
 	return out
@@ -62,17 +62,17 @@ func RegistryAdvice(err error) string {
 	var e *api.Error
 	switch {
 	case !errors.As(err, &e):
-		return "look at the log of volferry-registry"
+		return "read the log of volferry-registry"
 	case e.Details[api.DetailDistrust] == api.DistrustsCaller:
-		return "the registry runs, and does not let this host in: look at its log, and give this host a certificate that it takes, with volferry-registry issue-cert host NAME --replace" + refused
+		return "the registry runs, and refuses this host: read the log of the registry, and give this host a valid certificate, with volferry-registry issue-cert host NAME --replace" + refused
 	case e.Details[api.DetailDistrust] == api.DistrustsServer:
-		return "what answers there is not trusted: put the registry's certificate right, or tls_ca, or registry" + refused
+		return "this host does not trust the program that answers there: correct the certificate of the registry, or the setting tls_ca or registry" + refused
 	case e.Code == api.CodeStaleEpoch:
-		return "it comes back by itself once libvirt and the registry answer"
+		return "the host comes back by itself when libvirt and the registry answer"
 	case e.Code == api.CodeRegistryUnavailable && e.Details[api.DetailReportFirst] != true:
-		return "start volferry-registry, or set registry"
+		return "start volferry-registry, or correct the setting registry"
 	}
-	return "the registry answers, and refuses this host; its log has more" + refused
+	return "the registry answers, and refuses this host; the log of the registry has more" + refused
 }
 
 // Versions compares the versions of registry and daemon.
@@ -83,13 +83,13 @@ func (d *Doctor) Versions(registry string) api.Check {
 	if lacks := peer.LacksOfOurs(); len(lacks) > 0 {
 		return api.Check{
 			Name: name, Status: "warn", Message: connected + ", which lacks " + strings.Join(lacks, ", ") + "; this daemon is " + version.String(),
-			Advice: "upgrade the registry: what needs these features is refused (docs/how-to/upgrade.md)",
+			Advice: "upgrade the registry: requests that need these features are refused (docs/how-to/upgrade.md)",
 		}
 	}
 	if own := version.String(); own != registry {
 		return api.Check{
 			Name: name, Status: "warn", Message: connected + "; this daemon is " + own,
-			Advice: "run the same version on all machines of the site, once an upgrade is through",
+			Advice: "run the same version on all machines of the site after an upgrade",
 		}
 	}
 	return ok(name, connected)
@@ -103,10 +103,10 @@ func (d *Doctor) Clock() api.Check {
 	const name = "clock"
 	ahead, known := d.Client.ClockAhead()
 	if !known {
-		return api.Check{Name: name, Status: "warn", Message: "the registry does not say what time it is"}
+		return api.Check{Name: name, Status: "warn", Message: "the registry does not send its time"}
 	}
 	if ahead.Abs() <= clockTolerance {
-		return ok(name, "as the registry's")
+		return ok(name, "this host's clock agrees with the registry's")
 	}
 	word := "behind"
 	if ahead < 0 {
@@ -114,7 +114,7 @@ func (d *Doctor) Clock() api.Check {
 	}
 	return api.Check{
 		Name: name, Status: "warn",
-		Message: fmt.Sprintf("this host's clock is %s %s the registry's: times of events do not compare, and certificates may begin or end at another time than they say",
+		Message: fmt.Sprintf("this host's clock is %s %s the registry's: the times of events cannot be compared, and certificates may become valid or expire at the wrong time",
 			ahead.Abs().Round(time.Second), word),
 		Advice: "have both machines follow the same time servers (timedatectl, chronyc tracking)",
 	}
@@ -129,8 +129,8 @@ func (d *Doctor) Chain() []api.Check {
 	if err := mtls.CheckChain(d.Cfg.TLSCA, d.Cfg.TLSCert, d.Cfg.TLSKey); err != nil {
 		return []api.Check{{
 			Name: name, Status: "fail", Message: err.Error(),
-			Advice: "copy ca.crt of the registry, and host.crt and host.key as issue-cert has made them, to where tls_ca, tls_cert and tls_key say",
+			Advice: "copy ca.crt of the registry to tls_ca, and host.crt and host.key of issue-cert to tls_cert and tls_key",
 		}}
 	}
-	return []api.Check{ok(name, d.Cfg.TLSCert+" is of the authority "+d.Cfg.TLSCA+", and "+d.Cfg.TLSKey+" is its key")}
+	return []api.Check{ok(name, d.Cfg.TLSCert+" is signed by the authority "+d.Cfg.TLSCA+", and "+d.Cfg.TLSKey+" is its key")}
 }

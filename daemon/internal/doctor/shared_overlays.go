@@ -22,10 +22,10 @@ func (d *Doctor) sharedOverlays() []api.Check {
 		return nil
 	}
 	if why := d.Cfg.OverlaysNotShared(); why != "" {
-		return []api.Check{{Name: name, Status: "fail", Message: why, Advice: "mount the shared filesystem and restart volferryd, or take overlay_dir_shared out"}}
+		return []api.Check{{Name: name, Status: "fail", Message: why, Advice: "mount the shared filesystem and restart volferryd, or remove overlay_dir_shared"}}
 	}
 	if err := locksIn(d.Cfg.Overlays()); err != nil {
-		return []api.Check{{Name: name, Status: "fail", Message: err.Error(), Advice: "mount it with locks, or take overlay_dir_shared out"}}
+		return []api.Check{{Name: name, Status: "fail", Message: err.Error(), Advice: "mount it with locks, or remove overlay_dir_shared"}}
 	}
 	fs, err := location.FilesystemOf(d.Cfg.Overlays())
 	if err != nil {
@@ -33,11 +33,11 @@ func (d *Doctor) sharedOverlays() []api.Check {
 	}
 	if option := fs.LocksHereOnly(); option != "" {
 		return []api.Check{{
-			Name: name, Status: "fail", Message: fmt.Sprintf("%s is mounted with %s: a lock there is not known to other hosts", d.Cfg.OverlayDir, option),
+			Name: name, Status: "fail", Message: fmt.Sprintf("%s is mounted with %s: other hosts do not see locks there", d.Cfg.OverlayDir, option),
 			Advice: "mount it without " + option,
 		}}
 	}
-	return []api.Check{ok(name, fmt.Sprintf("%s is on %s, and a lock there keeps a second descriptor off", d.Cfg.Overlays(), fs.Kind))}
+	return []api.Check{ok(name, fmt.Sprintf("%s is on %s, and a lock there excludes a second descriptor", d.Cfg.Overlays(), fs.Kind))}
 }
 
 // locksIn takes a lock of QEMU's kind on a new file, and tries it again through a second
@@ -67,7 +67,7 @@ func lockExcludes(first, second *os.File) error {
 	if err != nil {
 		return fmt.Errorf("%s cannot be locked: %w", second.Name(), err)
 	}
-	return fmt.Errorf("two descriptors of %s have the same lock at once: locks are worth nothing there", first.Name())
+	return fmt.Errorf("two descriptors of %s have the same lock at once: locks do not work there", first.Name())
 }
 
 func tryLock(f *os.File) error {

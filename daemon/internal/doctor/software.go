@@ -58,8 +58,8 @@ var knownBugs = slices.Concat([]knownBug{
 			return a.Libvirt.Before(hooksDirSince) && filepath.Base(filepath.Dir(c.LibvirtHook)) == "qemu.d"
 		},
 		name:   "libvirt before 6.5.0 runs no hook in qemu.d",
-		means:  "nothing keeps an instance from being started while its disk is being folded",
-		advice: "upgrade libvirt; or install volferry-guard as /etc/libvirt/hooks/qemu, and set libvirt_hook to that",
+		means:  "an instance can be started while its overlay is being folded",
+		advice: "upgrade libvirt; or install volferry-guard as /etc/libvirt/hooks/qemu, and set libvirt_hook to that path",
 		status: "fail",
 	},
 	{
@@ -67,35 +67,35 @@ var knownBugs = slices.Concat([]knownBug{
 			return slices.Contains(a.SecurityModels, "apparmor") && a.Libvirt.Before(hv.Version{Major: 12, Minor: 1})
 		},
 		name:   "libvirt before 12.1.0 with AppArmor denies a guest to write to the image below its overlay (gitlab.com/libvirt/libvirt issue 806)",
-		means:  "migration cancel cannot fold the overlay back under a guest that was started, or lost a disk, while its volume moved: it is refused, with the rule that has to go; so is a later move of the running guest back to that image",
-		advice: "upgrade libvirt; or stop the instance before such a cancel; or do as the refusal says",
+		means:  "a guest may have been started, or have lost a disk, while its volume moved: then migration cancel cannot fold the overlay back, and is refused, and so is a later move of the running guest back to that image; the refusal names the rule to remove",
+		advice: "upgrade libvirt; or stop the instance before such a cancel; or follow the advice of the refusal",
 		status: "warn",
 	},
 }, jobStartBug(
 	"QEMU 8.0 to 10.2 may miss a write that is under way when a block copy begins (fixed by commit 0f51f9c342, mirror: Fix missed dirty bitmap writes during startup, in 10.0.9, 10.2.2 and 11.0)",
 	func(s hv.JobStart) bool { return s.LosesWrites },
-	"a guest with this QEMU is suspended while the copy of a fold or of a mirror begins, mostly for some milliseconds, and loses nothing",
-	"nothing has to be done; a QEMU whose changelog has that commit spares the guests that pause",
-	"what a busy guest writes in the moment in which a fold or a mirror begins may be missing in the destination",
+	"Volferry suspends a guest with this QEMU while the copy of a fold or of a mirror begins, mostly for some milliseconds, so no write is lost",
+	"no action is needed; a QEMU with that commit in its changelog makes this suspension unnecessary",
+	"writes of a busy guest at the moment when a fold or a mirror begins may be missing in the destination",
 ), jobStartBug(
 	"the process of a guest with I/O threads may end at the start of a block copy with QEMU before 8.0 (fixed by its commit 32125b1460)",
 	func(s hv.JobStart) bool { return s.KillsGuest },
-	"a guest with this QEMU and with I/O threads is suspended while the copy of a fold or of a mirror begins, mostly for some milliseconds",
-	"nothing has to be done; QEMU 8.0 or later spares the guests that pause (Volferry pauses guests for 8.0 to 10.2 too, which may miss a write then)",
+	"Volferry suspends a guest with this QEMU and with I/O threads while the copy of a fold or of a mirror begins, mostly for some milliseconds",
+	"no action is needed; QEMU 8.0 or later does not end the process (with 8.0 to 10.2 Volferry suspends guests too, because these may miss a write)",
 	"the process of a guest with I/O threads may end when a fold or a mirror begins",
 ), []knownBug{
 	{
 		on:     func(a hv.About, _ *config.Config) bool { return a.Libvirt.Before(testedLibvirt) },
 		name:   "libvirt is older than " + testedLibvirt.String() + ", the oldest that Volferry is tested with",
-		means:  "what it does in a move nobody has looked at",
-		advice: "upgrade it, or try a move of a guest that does not matter",
+		means:  "its behaviour in a move is not tested",
+		advice: "upgrade it, or first try a move of an unimportant guest",
 		status: "warn",
 	},
 	{
 		on:     func(a hv.About, _ *config.Config) bool { return a.QEMU != hv.Version{} && a.QEMU.Before(testedQEMU) },
 		name:   "QEMU is older than " + testedQEMU.String() + ", the oldest that Volferry is tested with",
-		means:  "what it does in a move nobody has looked at",
-		advice: "upgrade it, or try a move of a guest that does not matter",
+		means:  "its behaviour in a move is not tested",
+		advice: "upgrade it, or first try a move of an unimportant guest",
 		status: "warn",
 	},
 })
@@ -113,7 +113,7 @@ func (d *Doctor) libvirt(ctx context.Context) []api.Check {
 	const name = "libvirt"
 	if !d.awaitLibvirt(ctx) {
 		return []api.Check{{
-			Name: name, Status: "fail", Message: "libvirt does not answer, also after " + libvirtStartTimeout.String() + " of waiting for it to start",
+			Name: name, Status: "fail", Message: "libvirt does not answer, even after a wait of " + libvirtStartTimeout.String() + " for its start",
 			Advice: "systemctl status libvirtd (or virtqemud): if it is activating, wait, and run doctor again; if it is not active, start it; or set libvirt_socket",
 		}}
 	}
@@ -140,13 +140,13 @@ func (d *Doctor) leases(ctx context.Context) []api.Check {
 	// One device represents all: some lock managers give devices other names.
 	for _, image := range []string{"/", "/dev/any"} {
 		if err := d.HV.CanSwitch(ctx, image); err != nil {
-			which := "volumes are"
+			which := "volumes"
 			if strings.HasPrefix(image, "/dev") {
-				which = "volumes on devices are"
+				which = "volumes on devices"
 			}
 			return []api.Check{{
-				Name: name, Status: "fail", Message: fmt.Sprintf("%s not moved while their instances run: %v", which, err),
-				Advice: "move them with their instances stopped; or change that setting, and restart libvirt",
+				Name: name, Status: "fail", Message: fmt.Sprintf("%s cannot be moved while their instances run: %v", which, err),
+				Advice: "stop the instances before the moves; or change that setting, and restart libvirt",
 			}}
 		}
 	}
@@ -158,19 +158,19 @@ func (d *Doctor) security(ctx context.Context, about hv.About) []api.Check {
 	const name = "security"
 	out := []api.Check{}
 	if len(about.SecurityModels) == 0 {
-		out = append(out, ok(name, "libvirt confines QEMU by nothing"))
+		out = append(out, ok(name, "libvirt does not confine QEMU"))
 	} else {
-		out = append(out, ok(name, "libvirt confines QEMU by "+strings.Join(about.SecurityModels, ", ")))
+		out = append(out, ok(name, "libvirt confines QEMU with "+strings.Join(about.SecurityModels, ", ")))
 	}
 	if !about.GivesImages {
 		out = append(out, api.Check{
-			Name: name, Status: "warn", Message: "dynamic_ownership is 0 in qemu.conf: libvirt does not make QEMU's user the owner of images, overlays among them",
-			Advice: "let QEMU's user into what is made in the overlay directory and in the pools (setfacl -d -m u:USER:rw DIR), or set it to 1",
+			Name: name, Status: "warn", Message: "dynamic_ownership is 0 in qemu.conf: libvirt does not make QEMU's user the owner of images, also of overlays",
+			Advice: "give QEMU's user access to new files in the overlay directory and in the pools (setfacl -d -m u:USER:rw DIR), or set dynamic_ownership to 1",
 		})
 	} else if !about.RemembersOwners {
 		out = append(out, api.Check{
-			Name: name, Status: "warn", Message: "remember_owner is 0 in qemu.conf: an image that a guest has let go of stays as libvirt leaves it, mostly root's",
-			Advice: "give a source that others use back to its owner after a move, or set it to 1",
+			Name: name, Status: "warn", Message: "remember_owner is 0 in qemu.conf: after a guest has closed an image, the owner of the image stays as libvirt sets it, mostly root",
+			Advice: "after a move, give a source that other programs use back to its owner, or set remember_owner to 1",
 		})
 	}
 	if slices.Contains(about.SecurityModels, "apparmor") {
@@ -196,7 +196,7 @@ func (d *Doctor) labelOf(key, dir string) []api.Check {
 		return nil
 	}
 	return []api.Check{{
-		Name: "security", Status: "warn", Message: fmt.Sprintf("%s (%s) has the label %s, by which SELinux keeps QEMU out", dir, key, label),
+		Name: "security", Status: "warn", Message: fmt.Sprintf("%s (%s) has the label %s: SELinux denies QEMU access to it", dir, key, label),
 		Advice: fmt.Sprintf("semanage fcontext -a -t virt_var_lib_t '%s(/.*)?' && restorecon -R %[1]s", dir),
 	}}
 }

@@ -119,7 +119,7 @@ func TestDoctorMissesQEMUAndLibvirt(t *testing.T) {
 		fake := hvtest.New()
 		fake.Disconnect()
 		d := &Doctor{Cfg: config.Default(), HV: fake}
-		if checks := d.libvirt(t.Context()); len(checks) != 1 || checks[0].Status != "fail" || !strings.Contains(checks[0].Message, "10s of waiting") {
+		if checks := d.libvirt(t.Context()); len(checks) != 1 || checks[0].Status != "fail" || !strings.Contains(checks[0].Message, "a wait of 10s") {
 			t.Errorf("libvirt is away: %+v", checks)
 		}
 	})

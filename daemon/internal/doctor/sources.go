@@ -16,12 +16,12 @@ func (d *Doctor) sources(ctx context.Context) []api.Check {
 	left, err := d.Written(ctx)
 	out := d.unseen(ctx, name)
 	if err == nil && len(left) == 0 && len(out) == 0 {
-		return []api.Check{ok(name, "no source was written since its volume left it")}
+		return []api.Check{ok(name, "no released source was written since its move")}
 	}
 	if err != nil {
 		out = append(out, api.Check{
-			Name: name, Status: "warn", Message: "nobody can tell of each source whether it was written since its volume left it: " + err.Error(),
-			Advice: "ask again once that is mended, and libvirt and the registry answer",
+			Name: name, Status: "warn", Message: "cannot check whether the released sources were written since their moves: " + err.Error(),
+			Advice: "run doctor again when this is fixed, and libvirt and the registry answer",
 		})
 	}
 	for i := range left {
@@ -48,8 +48,8 @@ func (d *Doctor) unseen(ctx context.Context, name string) []api.Check {
 		}
 		out = append(out, api.Check{
 			Name: name, Status: "warn",
-			Message: fmt.Sprintf("nobody can tell whether %s was written since volume %s has left it by migration %s: %s", r.Location.Path, r.VolumeName, r.MigrationID, r.WrittenUnknown),
-			Advice:  "compare it with the volume before it is deleted or used for another volume, if any guest may have been started on it",
+			Message: fmt.Sprintf("it is not known whether %s, which volume %s has left by migration %s, was written since: %s", r.Location.Path, r.VolumeName, r.MigrationID, r.WrittenUnknown),
+			Advice:  "if a guest may have been started on it, compare it with the volume before you delete it or use it for another volume",
 		})
 	}
 	return out

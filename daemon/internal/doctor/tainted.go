@@ -15,14 +15,14 @@ func (d *Doctor) taints(ctx context.Context) []api.Check {
 	const name = "tainted"
 	guests, err := d.Tainted(ctx)
 	if err != nil {
-		return []api.Check{{Name: name, Status: "warn", Message: "nobody can tell which domains a move has asked by QEMU's monitor: " + err.Error(), Advice: "ask again once libvirt answers"}}
+		return []api.Check{{Name: name, Status: "warn", Message: "cannot check which domains a move has tainted: " + err.Error(), Advice: "run doctor again when libvirt answers"}}
 	}
 	if len(guests) == 0 {
 		return []api.Check{ok(name, "no domain is tainted by a move")}
 	}
 	out := []api.Check{}
 	for _, g := range guests {
-		out = append(out, ok(name, fmt.Sprintf("libvirt calls instance %s tainted (custom-monitor): migration %s of volume %s has asked its process by QEMU's monitor; it does no harm, and ends with the process",
+		out = append(out, ok(name, fmt.Sprintf("libvirt marks instance %s as tainted (custom-monitor), because migration %s of volume %s has used QEMU's monitor; this is harmless, and ends with the guest's process",
 			g.InstanceName, g.MigrationID, g.VolumeName)))
 	}
 	return out

@@ -28,7 +28,7 @@ func TestDoctorSaysWhoseATaintedDomainIs(t *testing.T) {
 	}
 	one("ok", "no domain is tainted")
 	guests = []monitor.TaintedGuest{{InstanceName: "web", MigrationID: "m1", VolumeName: "db"}}
-	one("ok", "instance web", "custom-monitor", "migration m1", "volume db", "ends with the process")
+	one("ok", "instance web", "custom-monitor", "migration m1", "volume db", "ends with the guest's process")
 	fail = errors.New("libvirt is away")
 	one("warn", "libvirt is away")
 }

@@ -30,7 +30,7 @@ func thinChecks(pools []thin.Pool) []api.Check {
 		switch {
 		case p.Trouble != "":
 			full.Status, full.Message = "fail", p.Trouble+": "+full.Message
-			full.Advice = api.ShellLine("lvs", "-a", "--", p.Name) + ", lvextend; one that is damaged: " + api.ShellLine("lvconvert", "--repair", "--", p.Name)
+			full.Advice = api.ShellLine("lvs", "-a", "--", p.Name) + ", then lvextend; for a damaged pool: " + api.ShellLine("lvconvert", "--repair", "--", p.Name)
 		case p.Metadata >= thinFull:
 			full.Status, full.Advice = "warn", api.ShellLine("lvextend", "--poolmetadatasize", "+SIZE", "--", p.Name)
 		case p.Data >= thinFull:
