@@ -30,7 +30,7 @@ func TestAPlanSaysOfADestinationWithoutRoomWhatIsFreeAndWhatIsTaken(t *testing.T
 	t.Run("one fits, and two do not", func(t *testing.T) {
 		mustContain(t, h.ctl(t, migrate...), "takes up to", " free", "pool small", "may grow to 64MiB")
 		saysNoRoom(t, h.refuses(t, api.CodeNoSpace, instance...), g.Name, "pool small", "nothing was done")
-		mustContain(t, h.ctl(t, drain...), g.volumeName("vda"), g.volumeName("vdb"), "pool small has ", " free", "NOT ALL OF THEM MAY FIT")
+		mustContain(t, h.ctl(t, drain...), g.volumeName("vda"), g.volumeName("vdb"), "pool small has ", " free", "THE VOLUMES MAY NOT ALL FIT")
 	})
 	filler := filepath.Join(small, "filler")
 	takeAllBut(t, filler, 8<<20)

@@ -98,7 +98,7 @@ func TestAWrittenSourceIsSaidUntilItIsAVolume(t *testing.T) {
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	put := g.migrate(t, "vda", "--to-pool", "b")
 	volume, old, name := g.volumeName("vda"), put.Src.Path, g.Name+"-old"
-	if said := h.ctl(t, "volume", "show", volume); !strings.Contains(said, old+", left by migration "+put.ID+"\n") {
+	if said := h.ctl(t, "volume", "show", volume); !strings.Contains(said, old+", released by migration "+put.ID+"\n") {
 		t.Errorf("volume show does not have %s:\n%s", old, said)
 	}
 	h.refuses(t, api.CodeConflict, "volume", "adopt", name, "--path", old, "--format", "raw")
@@ -132,7 +132,7 @@ func TestAWrittenSourceIsSaidUntilItIsAVolume(t *testing.T) {
 	g.seesItsDisks(t)
 	g.write(t)
 	mustContain(t, h.ctl(t, "doctor"), old+", which volume "+volume+" has left by migration "+put.ID+", was written since", "volferryctl volume adopt "+volume+"-old --pool ", "virsh vol-delete --pool ")
-	mustContain(t, h.ctl(t, "volume", "show", volume), old+", left by migration "+put.ID+"; written since")
+	mustContain(t, h.ctl(t, "volume", "show", volume), old+", released by migration "+put.ID+"; written since")
 	eventually(t, "instance show names the source", func() bool {
 		return strings.Contains(h.ctl(t, "instance", "show", g.Name), old+", which volume "+volume)
 	})

@@ -169,7 +169,7 @@ func TestThePlanOfARetypeShowsItsMoveAndChangesNothing(t *testing.T) {
 			if p.NeededBytes == nil || p.FreeBytes == nil || *p.NeededBytes < volumeBytes/5 || *p.NeededBytes > volumeBytes || *p.FreeBytes == 0 {
 				t.Errorf("needed %v, free %v; want what the volume has, and what pool b has", p.NeededBytes, p.FreeBytes)
 			}
-			mustContain(t, h.ctl(t, args...), c.volume+", 64MiB", c.instance, "which is made, thin; takes up to", " free", c.method, "deleted after the move", "default -> "+onlyB)
+			mustContain(t, h.ctl(t, args...), c.volume+", 64MiB", c.instance, "which is created, thin; takes up to", " free", c.method, "deleted after the move", "default -> "+onlyB)
 
 			e := h.refuses(t, api.CodePolicyDenied, retypeArgs(c.volume, onlyB, "--to-pool", "a", "--dry-run")...)
 			mustContain(t, e.Message, onlyB, "pool a")

@@ -61,7 +61,7 @@ func (s *library) moveASharedVolume(t *testing.T, p *page) {
 	ctl(t, s.admin, "volume", "migrate", "quorum", "--to-pool", "nfs", "--pause-all", "--yes")
 	// It asks, at a terminal. Who says no has moved nothing.
 	c := openConsole(t.Context(), t, s.registry, "volferryctl --socket "+registrySocket+strings.TrimPrefix(p.next(t, "volferryctl volume migrate quorum --to-pool nfs2 --pause-all\n").Commands[0], "volferryctl"))
-	c.wait(t, `2 guests will stand still for about \S+, while 1GiB are copied:\s+web1 on hv1 \(running\): \S+ of RAM\s+web2 on hv1 \(running\): \S+ of RAM\s+(?:The volume takes up to 1GiB of \S+ free in pool \S+\.\s+)?Save these guests and move the volume\? \[y/N\] `)
+	c.wait(t, `2 guests will be paused for about \S+, while 1GiB are copied:\s+web1 on hv1 \(running\): \S+ of RAM\s+web2 on hv1 \(running\): \S+ of RAM\s+(?:The volume takes up to 1GiB of \S+ free in pool \S+\.\s+)?Save these guests and move the volume\? \[y/N\] `)
 	c.press(t, "n\r")
 	_ = c.end() // it says that nothing was done
 	s.assertIn(t, "nfs", "quorum")

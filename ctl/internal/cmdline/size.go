@@ -34,7 +34,7 @@ func parseSize(text string) (int64, error) {
 	case err != nil:
 		return 0, Usagef("--size %q %w; write for example 20GiB, 512MiB or 1073741824 (bytes)", text, err)
 	case n == 0:
-		return 0, Usagef("--size %q: a disk has more than nothing; write for example 20GiB", text)
+		return 0, Usagef("--size %q: a disk cannot be empty; write for example 20GiB", text)
 	}
 	return n, nil
 }
@@ -65,7 +65,7 @@ func ParseQuantity(text string) (int64, bool) {
 
 var (
 	errNoQuantity = errors.New("is not a number of bytes")
-	errFraction   = errors.New("is no whole number of bytes")
+	errFraction   = errors.New("is not a whole number of bytes")
 	errTooLarge   = errors.New("is more than 8 EiB, which is more than any disk has")
 )
 

@@ -45,7 +45,7 @@ func TestNonsenseSizesAreUsageErrorsWithAnExample(t *testing.T) {
 
 func TestARefusedSizeSaysWhy(t *testing.T) {
 	for text, why := range map[string]string{
-		"1.3GiB": "is no whole number of bytes", "9000000TiB": "is more than 8 EiB", "20GB": "may mean powers of 1000 or of 1024: write 20GiB", "0": "more than nothing",
+		"1.3GiB": "is not a whole number of bytes", "9000000TiB": "is more than 8 EiB", "20GB": "may mean powers of 1000 or of 1024: write 20GiB", "0": "cannot be empty",
 	} {
 		if _, err := parseSize(text); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v, want %q", text, err, why)

@@ -72,7 +72,7 @@ func CheckArguments(c *cli.Context) error {
 // "--bootable false".
 func tooManyArguments(c *cli.Context, extra string) error {
 	if extra == "true" || extra == "false" {
-		return Usagef("%sone argument too many: %q; a flag and its truth are one word, as in --bootable=%s", Prefix(c), extra, extra)
+		return Usagef("%sone argument too many: %q; a flag and its value are one word, as in --bootable=%s", Prefix(c), extra, extra)
 	}
 	for _, to := range []string{"to-pool", "to"} {
 		if slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), to) }) && !c.IsSet(to) {

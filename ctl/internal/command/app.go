@@ -17,7 +17,7 @@ import (
 )
 
 var appHelp = fmt.Sprintf(`Start with 'volferryctl status' and 'volferryctl doctor'. To put the disks of a guest
-that exists already under Volferry's care, and to move one of them while it runs:
+that exists already under the control of Volferry, and to move one of them while it runs:
 
    volferryctl instance adopt web1
    volferryctl volume list
@@ -41,7 +41,7 @@ Exit status: 0 done, 1 internal error, 2 wrong usage, 3 not found, 4 refused,
 func newApp(stdout, stderr io.Writer) *cli.App {
 	app := &cli.App{
 		Name:            session.Program,
-		Usage:           "move the data of volumes, also under running guests",
+		Usage:           "move the data of volumes, also while their guests run",
 		UsageText:       session.Program + " [GLOBAL FLAGS] NOUN VERB [ARGUMENTS] [FLAGS]",
 		Description:     appHelp,
 		Version:         version.String(),

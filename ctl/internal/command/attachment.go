@@ -20,7 +20,7 @@ import (
 func attachmentCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "attachment",
-		Usage: "which volume is at which instance",
+		Usage: "attachments of volumes to instances",
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list attachments", Action: withSession(attachmentList),
@@ -28,10 +28,10 @@ func attachmentCommand() *cli.Command {
 			},
 			{Name: "show", Usage: "show one attachment", ArgsUsage: "ATTACHMENT", Action: withSession(attachmentShow)},
 			{
-				Name: "delete", Usage: "end one attachment: detach it, or drop what is left of it", ArgsUsage: "ATTACHMENT", Action: withSession(attachmentDelete),
-				Description: "--force overlooks the state of the attachment, and changes no other. It is refused while\n" +
+				Name: "delete", Usage: "end one attachment: detach its volume, or remove its remaining record", ArgsUsage: "ATTACHMENT", Action: withSession(attachmentDelete),
+				Description: "--force ignores the state of the attachment, and changes no other. It is refused while\n" +
 					"the guest has the disk, unless its host is fenced (see '" + session.Program + " host fence').",
-				Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "whatever state it is in"}},
+				Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "ignore the state of the attachment"}},
 			},
 		},
 	}
@@ -104,5 +104,5 @@ func attachmentDelete(c *cli.Context, s *session.Session) error {
 		return err
 	}
 	volume, instance := session.NameOr(session.Names(c.Context, s, "volumes"), at.VolumeID), session.NameOr(session.Names(c.Context, s, "instances"), at.InstanceID)
-	return s.PrintResult(resp, at.ID, fmt.Sprintf("Deleted attachment %s: volume %s is not at instance %s any more.", at.ID, volume, instance))
+	return s.PrintResult(resp, at.ID, fmt.Sprintf("Deleted attachment %s: volume %s is no longer attached to instance %s.", at.ID, volume, instance))
 }

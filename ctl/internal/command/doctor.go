@@ -18,17 +18,16 @@ import (
 func doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
-		Usage: "check what on this host would stop a migration",
-		Description: "Tries what a move needs: an image is made in the overlay directory and in each pool, and\n" +
-			"opened as QEMU's user. Looks at libvirt's hook, at versions and their known bugs, security\n" +
-			"drivers, space, clock and certificates, and says what to do about each finding. It changes\n" +
-			"nothing. The exit status is 4 if a check failed; warnings do not count.\n" +
-			"\n" +
-			"With --fix it first mends what can be mended without touching a guest: directories of\n" +
-			"volferryd that are missing or have a wrong mode, the hook where it is missing or older, and\n" +
-			"a libvirt that has not seen the hook (it is reloaded, and the hook is tried). It prints each\n" +
-			"of them as it was and as it is now.",
-		Flags:  []cli.Flag{&cli.BoolFlag{Name: "fix", Usage: "mend what is safe to mend, then check"}},
+		Usage: "check this host for faults that would stop a migration",
+		Description: "Makes an image in the overlay directory and in each pool, and opens it as QEMU's user. Checks\n" +
+			"libvirt's hook, versions and their known bugs, security drivers, space, clock and certificates,\n" +
+			"and prints advice for each finding. It changes nothing. The exit status is 4 if a check failed;\n" +
+			"warnings do not count.\n\n" +
+			"With --fix it first makes the repairs that touch no guest: it creates directories of volferryd\n" +
+			"that are missing, corrects their modes, installs the hook if it is missing or older, and reloads\n" +
+			"a libvirt that has not seen the hook, and tests the hook. It prints the state before and after\n" +
+			"each repair.",
+		Flags:  []cli.Flag{&cli.BoolFlag{Name: "fix", Usage: "make the safe repairs, then check"}},
 		Action: withSession(doctor),
 	}
 }
@@ -73,9 +72,9 @@ func notAtRegistry(s *session.Session, err error) error {
 		daemon += " (here it does not run: 'systemctl status volferryd')"
 	}
 	return &session.AdvisedError{
-		Err:    api.Errorf(api.CodeInvalidArgument, "doctor looks at a host, and at %s the registry answers, which looks at none", s.Client.Target()),
+		Err:    api.Errorf(api.CodeInvalidArgument, "doctor checks a host, and at %s the registry answers, which checks none", s.Client.Target()),
 		Exit:   api.ExitUsage,
-		Advice: daemon + "\nHow the registry is: " + api.ShellLine(session.Program, "--socket", s.Client.Target(), "status"),
+		Advice: daemon + "\nState of the registry: " + api.ShellLine(session.Program, "--socket", s.Client.Target(), "status"),
 	}
 }
 

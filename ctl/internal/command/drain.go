@@ -24,23 +24,23 @@ func poolDrainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "drain", Usage: "move every volume of a pool to another pool", ArgsUsage: "POOL", Action: withSession(poolDrain),
 		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--pace HOW] [--verify HOW] [--delete-source] [--live-shared [--max-pause T] [--throttle-writers] | --pause-all] [--checkpoints drop] [--dry-run]",
-		Description: "It moves the volumes on every host, those of running and of stopped instances too. A volume\n" +
-			"that cannot be moved is skipped, and listed with the reason. What else needs the pool is listed\n" +
-			"too: volumes outside that have an image or a base image below its path, and the files there that\n" +
-			"domains name, adopted or not, such as the image of a CD-ROM. The registry does the\n" +
-			"work: it goes on without this command, and after a restart. 'volferryctl drain' follows, pauses\n" +
-			"and stops it.",
+		Description: "The drain moves the volumes on every host, also volumes of running and of stopped instances. It\n" +
+			"skips a volume that cannot be moved, and lists it with the reason. It also lists every other use\n" +
+			"of the pool: volumes outside the pool with an image or a base image below its path, and files\n" +
+			"there that domains name, adopted or not, for example the image of a CD-ROM. The registry leads\n" +
+			"the drain: it continues without this command, and after a restart. 'volferryctl drain' follows,\n" +
+			"pauses and stops it.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "to", Usage: "move them into `POOL`"},
 			&cli.IntFlag{Name: "parallel", Value: 1, DefaultText: "1", Usage: "move `N` volumes at once"},
-			&cli.StringFlag{Name: "bandwidth", Usage: "copy each, and read it back to verify, no faster than `RATE`, for example 100MiB/s; 0 for no limit"},
+			&cli.StringFlag{Name: "bandwidth", Usage: "limit the copy of each volume, and the read that verifies it, to `RATE`, for example 100MiB/s; 0 for no limit"},
 			paceFlag(),
 			verifyFlag(),
-			&cli.BoolFlag{Name: "delete-source", Usage: "delete the source of each move, once the copy is verified: a mirror is with --verify full alone"},
-			&cli.BoolFlag{Name: "live-shared", Usage: "move volumes of several instances too, while their guests write: these stand still once, at the end of each move"},
+			&cli.BoolFlag{Name: "delete-source", Usage: "delete the source of each move after the copy is verified; a mirror is verified only with --verify full"},
+			&cli.BoolFlag{Name: "live-shared", Usage: "also move volumes of several instances, while their guests write; the guests are paused once, at the end of each move"},
 			maxPauseFlag(),
-			&cli.BoolFlag{Name: "throttle-writers", Usage: "with --live-shared: hold the guests' writes back if they write faster than it is copied"},
-			&cli.BoolFlag{Name: "pause-all", Usage: "move volumes of several instances too, each with its guests saved to disk and restored"},
+			&cli.BoolFlag{Name: "throttle-writers", Usage: "with --live-shared: throttle the guests' writes if they are faster than the copy"},
+			&cli.BoolFlag{Name: "pause-all", Usage: "also move volumes of several instances; their guests are saved to disk, and restored after the move"},
 			checkpointsFlag(),
 			dryRunFlag(),
 		},
@@ -50,7 +50,7 @@ func poolDrainCommand() *cli.Command {
 func drainCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "drain",
-		Usage: "pools that are being emptied: follow, pause, stop",
+		Usage: "follow, pause and stop the drains of pools",
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list drains", Action: withSession(drainList),
@@ -59,12 +59,12 @@ func drainCommand() *cli.Command {
 			{Name: "show", Usage: "show one drain with its volumes", ArgsUsage: "DRAIN", Action: withSession(drainShow)},
 			{
 				Name: "watch", Usage: "follow a drain until it is over", ArgsUsage: "DRAIN", Action: withSession(drainWatch),
-				Description: "Ctrl-C stops the watching, not the drain. The exit status is 6 if a drain that ran to its end\n" +
-					"left a volume behind, or if the pool is still needed.",
+				Description: "Ctrl-C ends this command, not the drain. The exit status is 6 if the drain has ended and has not\n" +
+					"moved every volume, or if the pool is still needed.",
 			},
-			drainVerb("pause", routes.PauseDrain, "begin no more moves; moves under way go on", "Paused drain %s: the moves that run go on to their end."),
-			drainVerb("resume", routes.ResumeDrain, "resume a paused drain", "Drain %s goes on."),
-			drainVerb("stop", routes.StopDrain, "end a drain; moves under way go on to their end", "Stopped drain %s: the moves that run go on to their end."),
+			drainVerb("pause", routes.PauseDrain, "start no more moves; running moves continue", "Paused drain %s: the running moves continue to their end."),
+			drainVerb("resume", routes.ResumeDrain, "resume a paused drain", "Resumed drain %s."),
+			drainVerb("stop", routes.StopDrain, "end a drain; running moves continue to their end", "Stopped drain %s: the running moves continue to their end."),
 		},
 	}
 }
@@ -86,9 +86,9 @@ func poolDrain(c *cli.Context, s *session.Session) error {
 	in := api.PoolDrain{ToPool: c.String("to"), Parallel: c.Int("parallel"), Pace: c.String("pace"), Verify: c.String("verify"), DeleteSource: c.Bool("delete-source"), Checkpoints: c.String("checkpoints")}
 	switch {
 	case in.ToPool == "":
-		return cmdline.Usagef("pool drain: say where to: --to POOL")
+		return cmdline.Usagef("pool drain: --to is missing: give the destination, --to POOL")
 	case in.ToPool == c.Args().First():
-		return cmdline.Usagef("pool drain: --to names the pool that shall be emptied: give another one")
+		return cmdline.Usagef("pool drain: --to names the pool that is to be drained: give another pool")
 	case in.Parallel < 1:
 		return cmdline.Usagef("pool drain: --parallel %d is below 1", in.Parallel)
 	}
@@ -149,7 +149,7 @@ func followDrain(ctx context.Context, s *session.Session, id string) error {
 	})
 	switch {
 	case errors.Is(err, context.Canceled):
-		return &session.DetachedError{Advice: "Detached; the drain goes on.\n" + drainAdvice(id)}
+		return &session.DetachedError{Advice: "Detached; the drain continues.\n" + drainAdvice(id)}
 	case errors.Is(err, session.ErrConnectionLost):
 		return &session.AdvisedError{Err: api.AsError(err), Exit: api.ExitUnavailable, Advice: drainAdvice(id)}
 	case err != nil:
@@ -234,14 +234,14 @@ func drainList(c *cli.Context, s *session.Session) error {
 	slices.SortStableFunc(drains, func(a, b api.Drain) int {
 		return cmp.Or(b.StartedAt.Compare(a.StartedAt), strings.Compare(a.Pool, b.Pool))
 	})
-	t := render.Table{Header: []string{"ID", "POOL", "TO", "STATE", "VOLUMES", "DONE", "STARTED", "LEFT BEHIND"}}
+	t := render.Table{Header: []string{"ID", "POOL", "TO", "STATE", "VOLUMES", "DONE", "STARTED", "NOT MOVED"}}
 	ids := make([]string, 0, len(drains))
 	for _, d := range drains {
 		ids = append(ids, d.ID)
 		t.Add(d.ID, d.Pool, d.ToPool, d.State, strconv.Itoa(inDrain(&d)),
 			api.Bytes(d.BytesDone)+" of "+api.Bytes(d.BytesTotal), render.Ago(d.StartedAt, s.Now), leftBehind(d))
 	}
-	empty := "No pool is being drained: '" + session.Program + " pool drain POOL --to POOL' begins."
+	empty := "No pool is being drained: '" + session.Program + " pool drain POOL --to POOL' starts a drain."
 	if err := s.PrintList(resp, ids, &t, emptyText(c, "drain", empty, "pool", "status")); err != nil || s.JSON || s.Quiet {
 		return err
 	}

@@ -107,11 +107,11 @@ func (p *drainPlan) row(pool string) (takes, method, reason string) {
 	case p.Error != nil:
 		return "-", "STAYS", p.VolumeName + " stays: " + p.Error.Message
 	case p.Migration != nil && p.comes(pool):
-		return "up to " + api.Bytes(p.SizeBytes), "COMES", fmt.Sprintf("%s comes: migration %s brings it into pool %s; it is moved once that is over", p.VolumeName, p.Migration.ID, pool)
+		return "up to " + api.Bytes(p.SizeBytes), "COMES", fmt.Sprintf("%s comes: migration %s moves it into pool %s; the drain moves it after that migration", p.VolumeName, p.Migration.ID, pool)
 	case p.Migration != nil:
-		return "-", "LEAVES", fmt.Sprintf("%s leaves: migration %s moves it to %s already", p.VolumeName, p.Migration.ID, render.Location(p.Migration.Dst))
+		return "-", "LEAVES", fmt.Sprintf("%s leaves: migration %s already moves it to %s", p.VolumeName, p.Migration.ID, render.Location(p.Migration.Dst))
 	case p.Pause != nil:
-		return api.Bytes(p.SizeBytes), fmt.Sprintf("%s, %s stand still for about %s", p.Method, api.Count(len(p.Pause.Instances), "guest"), render.Seconds(p.Pause.DowntimeSeconds)), ""
+		return api.Bytes(p.SizeBytes), fmt.Sprintf("%s, %s paused for about %s", p.Method, api.Count(len(p.Pause.Instances), "guest"), render.Seconds(p.Pause.DowntimeSeconds)), ""
 	case p.Plan.NeededBytes == nil:
 		return "-", p.Plan.Method, ""
 	}
@@ -141,7 +141,7 @@ func (d *drainPlans) refusal() error {
 		}
 		return &session.AdvisedError{
 			Err: api.Errorf(api.CodeConflict, "pool %s %s: %s", d.pool, what, d.needs.text()), Exit: api.ExitOpFailed,
-			Advice: "Nothing was done. Whoever takes the pool away now loses that.",
+			Advice: "Nothing was done. Do not remove the pool while it is needed: these images and files would be lost.",
 		}
 	case moves || len(d.plans) == 0:
 		return nil
@@ -297,23 +297,23 @@ func (d *drainPlans) reportedFree(host string) (free int64, known bool) {
 }
 
 func (r *room) line(pool string, shared bool) string {
-	whose, where := "Those of "+hostOrNone(r.host), " there"
+	whose, where := "The volumes of "+hostOrNone(r.host), " there"
 	if shared {
-		whose, where = "All of them", ""
+		whose, where = "All volumes", ""
 	}
 	takes := "up to " + api.Bytes(r.takes) + " together"
 	switch {
 	case r.comes > 0 && r.takes > 0:
-		takes += ", and what comes up to " + api.Bytes(r.comes) + " more"
+		takes += ", and the volumes that come up to " + api.Bytes(r.comes) + " more"
 	case r.comes > 0:
-		takes = "up to " + api.Bytes(r.comes) + " once they have come"
+		takes = "up to " + api.Bytes(r.comes) + " after they have come"
 	}
 	line := fmt.Sprintf("%s take %s; pool %s has %s free%s.", whose, takes, pool, api.Bytes(r.free), where)
 	switch {
 	case r.takes > r.free:
-		line += " NOT ALL OF THEM MAY FIT."
+		line += " THE VOLUMES MAY NOT ALL FIT."
 	case r.comes > 0 && r.takes+r.comes > r.free:
-		line += " What comes may not fit, by its size."
+		line += " By their sizes, the volumes that come may not fit."
 	case r.grown > r.free:
 		line += " " + mayGrow(r.grown)
 	}
@@ -321,5 +321,5 @@ func (r *room) line(pool string, shared bool) string {
 }
 
 func mayGrow(bytes int64) string {
-	return fmt.Sprintf("They may grow to %s: what guests write may fill it.", api.Bytes(bytes))
+	return fmt.Sprintf("They may grow to %s: the guests' writes may fill the pool.", api.Bytes(bytes))
 }

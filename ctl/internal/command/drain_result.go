@@ -74,9 +74,9 @@ func (n *poolNeeds) text() string {
 	}
 	switch {
 	case n.below == 1:
-		parts = append(parts, "1 volume that is not in the pool is below its path")
+		parts = append(parts, "1 volume outside the pool has an image below its path")
 	case n.below > 1:
-		parts = append(parts, api.Count(n.below, "volume")+" that are not in the pool are below its path")
+		parts = append(parts, api.Count(n.below, "volume")+" outside the pool have images below its path")
 	}
 	files, linked, unknown := 0, 0, 0
 	for i := range n.uses {
@@ -91,9 +91,9 @@ func (n *poolNeeds) text() string {
 	}
 	switch {
 	case linked == 1:
-		parts = append(parts, "1 image of a volume elsewhere leads there by a link")
+		parts = append(parts, "1 image of a volume elsewhere is a link into the pool")
 	case linked > 1:
-		parts = append(parts, api.Count(linked, "image")+" of volumes elsewhere lead there by links")
+		parts = append(parts, api.Count(linked, "image")+" of volumes elsewhere are links into the pool")
 	}
 	switch {
 	case files == 1:
@@ -102,7 +102,7 @@ func (n *poolNeeds) text() string {
 		parts = append(parts, "domains need "+api.Count(files, "file")+" there")
 	}
 	if unknown > 0 {
-		parts = append(parts, "it is not known what all domains need there")
+		parts = append(parts, "it is not known which files there all domains need")
 	}
 	return strings.Join(parts, ", and ")
 }

@@ -80,7 +80,7 @@ func postedBy(e api.Event) string {
 	if who == "" {
 		return ""
 	}
-	text := "by its word asked by " + who
+	text := "the host names the requester " + who
 	if force, _ := posted["force"].(bool); force {
 		text += " with force"
 	}

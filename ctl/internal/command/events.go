@@ -22,12 +22,12 @@ import (
 func eventsCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "events",
-		Usage: "show the audit trail: what was done, when, by whom",
+		Usage: "show the audit trail: every change, its time and its author",
 		Description: "Each line begins with its number, which --since takes. With -o json there is one object,\n" +
 			"{\"schema_version\":1,\"events\":[...]}, and with --follow one line {\"schema_version\":1,\"event\":{...}}\n" +
 			"for each.",
 		Flags: append([]cli.Flag{
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with new events until Ctrl-C"},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "then wait for new events, until Ctrl-C"},
 			&cli.Int64Flag{Name: "since", Usage: "begin after event number `SEQ`"},
 			&cli.IntFlag{Name: "last", DefaultText: "all", Usage: "only the last `N`"},
 		}, filterFlags("host")...),

@@ -18,10 +18,10 @@ import (
 
 func filterFlags(flags ...string) []cli.Flag {
 	all := map[string]cli.Flag{
-		"host":     &cli.StringFlag{Name: "host", Usage: "only what is on `HOST`"},
-		"pool":     &cli.StringFlag{Name: "pool", Usage: "only what is in `POOL`"},
-		"volume":   &cli.StringFlag{Name: "volume", Usage: "only those of `VOLUME`"},
-		"instance": &cli.StringFlag{Name: "instance", Usage: "only those of `INSTANCE`"},
+		"host":     &cli.StringFlag{Name: "host", Usage: "only results on `HOST`"},
+		"pool":     &cli.StringFlag{Name: "pool", Usage: "only results in `POOL`"},
+		"volume":   &cli.StringFlag{Name: "volume", Usage: "only results of `VOLUME`"},
+		"instance": &cli.StringFlag{Name: "instance", Usage: "only results of `INSTANCE`"},
 	}
 	out := make([]cli.Flag, 0, len(flags))
 	for _, name := range flags {
@@ -37,7 +37,7 @@ type statusFlag struct {
 
 func filterStatus(words []string) cli.Flag {
 	return statusFlag{words: words, StringFlag: &cli.StringFlag{
-		Name: "status", Usage: "only what is `STATUS`: " + cmdline.OrList(words),
+		Name: "status", Usage: "only results with status `STATUS`: " + cmdline.OrList(words),
 		Action: func(_ *cli.Context, got string) error {
 			if err := cmdline.CheckOneOf(words, got); err != nil {
 				return cmdline.Usagef("--status: %w", err)

@@ -19,28 +19,29 @@ import (
 func hostCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "host",
-		Usage: "hypervisors that the registry knows",
+		Usage: "hypervisors that are registered at the registry",
 		Subcommands: []*cli.Command{
 			{Name: "list", Usage: "list hosts", Action: withSession(hostList)},
 			{Name: "show", Usage: "show one host", ArgsUsage: "HOST", Action: withSession(hostShow)},
 			{
-				Name: "fence", Usage: "say that a host cannot touch any volume any more", ArgsUsage: "HOST", Action: withSession(hostFence),
+				Name: "fence", Usage: "declare that a host cannot touch any volume any more", ArgsUsage: "HOST", Action: withSession(hostFence),
 				UsageText: session.Program + " host fence HOST --evidence TEXT [--even-if-up]",
-				Description: "Only then may its attachments be deleted by force and its volumes be used elsewhere. If the\n" +
-					"host still runs, guests on two hosts write to one volume: be sure, and say how you know. When\n" +
-					"it comes back it lets go of what it lost before it may change anything again.\n\n" +
+				Description: "Only then may its attachments be deleted by force and its volumes be used elsewhere. If the host\n" +
+					"still runs, guests on two hosts write to one volume: be sure, and say how you know. When the host\n" +
+					"comes back, it first releases the volumes that it has lost, and changes nothing else before that.\n\n" +
 					"For example: " + session.Program + " host fence hv3 --evidence 'powered off at the PDU, checked by hand'",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "evidence", Usage: "how you know: `TEXT` for the audit trail"},
-					&cli.BoolFlag{Name: "even-if-up", Usage: "also if the host reports right now"},
+					&cli.BoolFlag{Name: "even-if-up", Usage: "also fence a host that reports right now"},
 				},
 			},
 			{
 				Name: "forget", Usage: "forget a fenced host that is gone for good", ArgsUsage: "HOST", Action: withSession(hostForget),
 				UsageText: session.Program + " host forget HOST [--with-volumes]",
-				Description: "Nothing may be left on it: instances, attachments, open migrations. Volumes in shared pools\n" +
-					"become those of another host that has the pool. Deny its certificate too, or it registers anew.",
-				Flags: []cli.Flag{&cli.BoolFlag{Name: "with-volumes", Usage: "forget the volumes too that were in pools of its own"}},
+				Description: "The host must have no instances, attachments and open migrations. Its volumes in shared pools\n" +
+					"become volumes of another host that has the pool. Deny its certificate too, or the host registers\n" +
+					"again.",
+				Flags: []cli.Flag{&cli.BoolFlag{Name: "with-volumes", Usage: "also forget the volumes in pools of this host alone"}},
 			},
 		},
 	}
@@ -62,7 +63,7 @@ func hostList(c *cli.Context, s *session.Session) error {
 
 func hostStatus(h *api.Host) string {
 	if h.Behind {
-		return h.Status + ", behind"
+		return h.Status + ", not back since the restore"
 	}
 	return h.Status
 }
@@ -101,5 +102,5 @@ func hostFence(c *cli.Context, s *session.Session) error {
 		return err
 	}
 	return s.PrintResult(resp, h.ID, fmt.Sprintf("Fenced host %s: it is in epoch %d now.", h.Name, h.Epoch),
-		fmt.Sprintf("What it held stays held until you let it go: '%s attachment list', then '%s attachment delete A --force'.", session.Program, session.Program))
+		fmt.Sprintf("Its attachments stay until you delete them: '%s attachment list', then '%s attachment delete A --force'.", session.Program, session.Program))
 }

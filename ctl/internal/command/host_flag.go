@@ -17,7 +17,7 @@ import (
 
 // hostFlag returns --host, for commands that the registry forwards to a host.
 func hostFlag(usage string) cli.Flag {
-	return &cli.StringFlag{Name: "host", Usage: usage + ", if the registry is asked and knows several"}
+	return &cli.StringFlag{Name: "host", Usage: usage + ", needed at a registry with several hosts"}
 }
 
 // requestedHost returns the host of --host, for the registry to forward the request; "" if unset
@@ -36,7 +36,7 @@ func requestedHost(c *cli.Context, s *session.Session) (string, error) {
 	case host == st.Host, host == st.HostID:
 		return "", nil
 	}
-	return "", cmdline.Usagef("%s--host %s: at %s the daemon of host %s answers, which does nothing on others: ask the registry, with --socket", cmdline.Prefix(c), host, s.Client.Target(), st.Host)
+	return "", cmdline.Usagef("%s--host %s: at %s the daemon of host %s answers, which works on its own host only: ask the registry, with --socket", cmdline.Prefix(c), host, s.Client.Target(), st.Host)
 }
 
 // explainHostChoice adds to an error that lists several hosts how to choose one.

@@ -20,34 +20,35 @@ import (
 func instanceCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "instance",
-		Usage: "libvirt domains under Volferry's care: look at them, start, stop, shelve and lock them",
+		Usage: "libvirt domains that Volferry manages: show, start, stop, shelve and lock them",
 		Subcommands: append([]*cli.Command{
 			{Name: "list", Usage: "list instances", Action: withSession(instanceList), Flags: append(filterFlags("host"), filterStatus(api.InstanceState("").Values()))},
 			{Name: "show", Usage: "show one instance with its disks", ArgsUsage: "INSTANCE", Action: withSession(instanceShow)},
 			{
 				Name: "adopt", Usage: "take over the disks of a libvirt domain", ArgsUsage: "[DOMAIN]", Action: withSession(instanceAdopt),
 				UsageText: session.Program + " instance adopt (DOMAIN | --all) [--type TYPE] [--force] [--host HOST]",
-				Description: "Every disk that Volferry can manage becomes a volume with one attachment. Neither the domain\n" +
-					"nor its disks are changed; the domain may run. To adopt it again is no error. Disks that are\n" +
-					"left out are named. For domains that share a disk (<shareable/> in each), give a\n" +
-					"multiattach --type: the first one makes the volume, the others are attached to it.\n\n" +
-					"A disk on an image that a volume has left by a move is refused: it is the older copy of that\n" +
-					"volume. With --force it becomes a volume of its own.",
+				Description: "Every disk that Volferry can manage becomes a volume with one attachment. The domain and its\n" +
+					"disks are not changed; the domain may run. It is no error to adopt a domain again. The output\n" +
+					"names the disks that are left out. For domains that share a disk (<shareable/> in each), give a\n" +
+					"multiattach --type: the first domain makes the volume, and the other domains are attached to it.\n\n" +
+					"A disk on a source that a move has released is refused: the image is the older copy of that\n" +
+					"volume. With --force the image becomes a new volume.",
 				Flags: []cli.Flag{
 					&cli.BoolFlag{Name: "all", Usage: "adopt every domain of the host"}, adoptTypeFlag(),
-					&cli.BoolFlag{Name: "force", Usage: "also take over an image that a volume has left by a move"}, hostFlag("take it over on `HOST`"),
+					&cli.BoolFlag{Name: "force", Usage: "also adopt an image that a move has released"}, hostFlag("adopt it on `HOST`"),
 				},
 			},
 			{
 				Name: "forget", Usage: "stop managing an instance; its domain and volumes stay", ArgsUsage: "INSTANCE", Action: withSession(instanceForget),
-				Description: "Volferry forgets the instance and its attachments. Its volumes stay, and so do the domain and\n" +
-					"its images, unchanged; it can be adopted again. An instance that is shelved_offloaded has no\n" +
-					"domain anywhere: the registry has the only copy of its definition, which is lost then.\n\n" +
-					"It is refused while the disks of the domain are not where its volumes are, as with a definition\n" +
-					"that was put back after a move: nothing would say any more which image is the right one.",
+				Description: "Volferry forgets the instance and its attachments. The volumes, the domain and the images stay\n" +
+					"unchanged; the domain can be adopted again. A shelved_offloaded instance has no domain on any\n" +
+					"host: the registry has the only copy of its definition, which is then lost.\n\n" +
+					"The command is refused if the disks of the domain are not on the images of its volumes, for\n" +
+					"example after an older definition was restored: without the instance, no record shows which image\n" +
+					"is the right one.",
 				Flags: []cli.Flag{
 					&cli.BoolFlag{Name: "with-definition", Usage: "also forget an instance that is shelved_offloaded, with its definition"},
-					&cli.BoolFlag{Name: "force", Usage: "also forget an instance whose disks are not where its volumes are"},
+					&cli.BoolFlag{Name: "force", Usage: "also forget an instance with disks that are not on the images of its volumes"},
 				},
 			},
 			instanceMigrateCommand(),
@@ -76,7 +77,7 @@ func instanceList(c *cli.Context, s *session.Session) error {
 		ids = append(ids, i.ID)
 		t.Add(i.Name, i.ID, stateLine(&i)+silent[i.Host], i.Host, fmt.Sprint(volumesOf(i)))
 	}
-	empty := emptyText(c, "instance", "No instance yet: '"+session.Program+" instance adopt DOMAIN' takes one over, or --all for every domain of this host.", "host", "status")
+	empty := emptyText(c, "instance", "No instance yet: '"+session.Program+" instance adopt DOMAIN' adopts a domain, and --all every domain of this host.", "host", "status")
 	return s.PrintList(resp, ids, &t, empty)
 }
 
@@ -94,9 +95,9 @@ func silentHosts(ctx context.Context, s *session.Session) map[string]string {
 	for _, h := range hosts {
 		switch h.Status {
 		case api.HostFenced:
-			silent[h.Name] = " when last heard of (host is fenced)"
+			silent[h.Name] = " at its last report (host is fenced)"
 		case api.HostSuspect:
-			silent[h.Name] = " " + cmp.Or(agoOrDash(h.LastSeenAt, s.Now), "when last heard of") + " (host is silent)"
+			silent[h.Name] = " " + cmp.Or(agoOrDash(h.LastSeenAt, s.Now), "at its last report") + " (host is silent)"
 		}
 	}
 	return silent
@@ -163,7 +164,7 @@ func whyKeptOff(i *api.Instance) string {
 	if i.LockedBy == "" || i.State != api.InstanceStopped {
 		return ""
 	}
-	return fmt.Sprintf("until migration %s is over, which leaves it as it was before; `%s`", i.LockedBy, api.ShellLine(session.Program, "migration", "watch", i.LockedBy))
+	return fmt.Sprintf("until migration %s ends, which restores the state of before; `%s`", i.LockedBy, api.ShellLine(session.Program, "migration", "watch", i.LockedBy))
 }
 
 func diskLine(i *api.Instance, slot api.BlockDeviceMapping, volumes map[string]string) string {
@@ -189,13 +190,13 @@ func whySlotEmpty(i *api.Instance, slot api.BlockDeviceMapping) string {
 	case slot.Note != "":
 		return slot.Note
 	case api.IsRoot(slot.BootIndex):
-		return fmt.Sprintf("detached, so it does not start; `%s` gives it one", api.ShellLine(session.Program, "volume", "attach", "VOLUME", i.Name, "--root"))
+		return fmt.Sprintf("detached, so the instance does not start; `%s` attaches a root volume", api.ShellLine(session.Program, "volume", "attach", "VOLUME", i.Name, "--root"))
 	}
 	return "detached"
 }
 
 func adoptTypeFlag() cli.Flag {
-	return &cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "the name or id of their `TYPE`; a multiattach type for <shareable/> disks, which other domains may have too"}
+	return &cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "the name or id of the volumes' `TYPE`; a multiattach type for <shareable/> disks, which other domains may have too"}
 }
 
 func instanceAdopt(c *cli.Context, s *session.Session) error {
@@ -244,7 +245,7 @@ func printLeftOut(s *session.Session, i api.Instance) {
 		}
 	}
 	if volumesOf(i) == 0 {
-		s.Say("Instance %s has no volume: there is nothing of it that could be moved, attached or detached.", i.Name)
+		s.Say("Instance %s has no volume that could be moved, attached or detached.", i.Name)
 	}
 }
 

@@ -23,54 +23,56 @@ func lifecycleCommands() []*cli.Command {
 	return []*cli.Command{
 		{
 			Name: "start", Usage: "power an instance on", ArgsUsage: "INSTANCE", Action: withSession(instanceStart),
-			Description: "It is refused while its root volume is missing: give it one with '" + session.Program + "\n" +
-				"volume attach VOLUME INSTANCE --root'. To bring back a shelved instance, use 'instance unshelve'.",
+			Description: "The command is refused while the root volume is missing: attach one with '" + session.Program + " volume\n" +
+				"attach VOLUME INSTANCE --root'. To bring back a shelved instance, use 'instance unshelve'.",
 		},
 		{
 			Name: "stop", Usage: "shut an instance down", ArgsUsage: "INSTANCE", Action: withSession(instanceStop),
-			Description: "The guest is asked, as by its power button, and its answer is awaited. If it does not obey in\n" +
-				"time it runs on and the exit status is 6. --force does not ask: it is a power cut. It works at\n" +
-				"once, even while another stop or a shelve is waiting for the guest, and is the only way to stop\n" +
-				"a paused guest.\n\n" +
+			Description: "The command presses the guest's power button, and waits until the guest is off. If the guest does\n" +
+				"not shut down in time, it continues to run and the exit status is 6. --force does not ask the\n" +
+				"guest: it cuts the power. It works at once, even while another stop or a shelve waits for the\n" +
+				"guest, and is the only way to stop a paused guest.\n\n" +
 				"For example: " + session.Program + " instance stop web1 --timeout 5m",
 			Flags: stopFlags(),
 		},
-		simpleVerb("reboot", routes.RebootInstance, "ask an instance to reboot", "The guest is asked, as by its power button; the command does not wait for it.", "Asked instance %s to reboot."),
-		simpleVerb("pause", routes.PauseInstance, "pause a running instance", "Its memory stays where it is: a paused guest does not survive a reboot of its host.", "Paused instance %s."),
-		simpleVerb("unpause", routes.UnpauseInstance, "resume a paused instance", "An instance that an error of its disk has paused is resumed too, and tries the access again.", "Instance %s goes on."),
+		simpleVerb("reboot", routes.RebootInstance, "ask an instance to reboot", "The command asks the guest to reboot, and does not wait for the reboot.", "Asked instance %s to reboot."),
+		simpleVerb("pause", routes.PauseInstance, "pause a running instance", "The guest's memory stays in RAM: a paused guest does not survive a reboot of its host.", "Paused instance %s."),
+		simpleVerb("unpause", routes.UnpauseInstance, "resume a paused instance", "This also resumes an instance that a disk error has paused; the guest then repeats the access.", "Resumed instance %s."),
 		{
-			Name: "repair", Usage: "make the definition of an instance name its volumes", ArgsUsage: "INSTANCE", Action: withSession(instanceRepair),
-			Description: "After somebody has put an older definition back: with the instance shut off, each of its disks is set to\n" +
-				"the image where its volume is, or to the overlay while the volume moves. No image is written, and a\n" +
-				"definition that is right is left as it is. What a guest has written to another image meanwhile stays\n" +
-				"there: 'volume which VOLUME' names it. In the middle of an operation that waits for an operator the\n" +
-				"guest may run: the definition gets the image that the guest is on.",
+			Name: "repair", Usage: "set the disks of a definition to the volumes of the instance", ArgsUsage: "INSTANCE", Action: withSession(instanceRepair),
+			Description: "For an instance with an older definition that was put back. While the instance is shut off, the\n" +
+				"command sets each of its disks to the image of the volume, or to the overlay while the volume\n" +
+				"moves. It writes no image, and does not change a definition that is right. Data that a guest has\n" +
+				"written to another image stays there: 'volume which VOLUME' names that image. In the middle of an\n" +
+				"operation that waits for an operator the guest may run: the definition gets the image that the\n" +
+				"guest has open.",
 			Flags: []cli.Flag{
-				&cli.BoolFlag{Name: "source-unwritten", Usage: "the guest has not run from the source of a move, an NBD export or RBD image, which nobody but you can tell"},
+				&cli.BoolFlag{Name: "source-unwritten", Usage: "you know that the guest has not run from the source of the move, an NBD export or RBD image, which Volferry cannot check"},
 			},
 		},
 		{
 			Name: "shelve", Usage: "stop an instance and keep only its definition, at the registry", ArgsUsage: "INSTANCE", Action: withSession(instanceShelve),
-			Description: "Stops it as 'instance stop' does, keeps its definition at the registry and takes its domain off\n" +
-				"the host. Its volumes stay attached to it and nothing is deleted; they can be detached and\n" +
-				"others attached in their place. With --offload=false its domain stays, and cannot be started.\n\n" +
+			Description: "Stops the instance like 'instance stop', keeps its definition at the registry and removes its\n" +
+				"domain from the host. Its volumes stay attached, and nothing is deleted; the volumes can be\n" +
+				"detached, and other volumes attached in their place. With --offload=false the domain stays, and\n" +
+				"cannot be started.\n\n" +
 				"For example: " + session.Program + " instance shelve web1 --timeout 5m",
 			Flags: append([]cli.Flag{
-				&cli.BoolFlag{Name: "offload", Value: true, Usage: "take its domain off the host; --offload=false keeps it there"},
+				&cli.BoolFlag{Name: "offload", Value: true, Usage: "remove its domain from the host; --offload=false keeps the domain"},
 			}, stopFlags()...),
 		},
 		{
 			Name: "unshelve", Usage: "bring a shelved instance back, and start it", ArgsUsage: "INSTANCE", Action: withSession(instanceUnshelve),
-			Description: "It comes back on the host that had it last, or on any host that reaches the pools of its volumes.\n" +
-				"This is refused while its root volume is missing.\n\n" +
+			Description: "The instance comes back on the host that had it last, or on another host that has the pools of\n" +
+				"its volumes. The command is refused while the root volume is missing.\n\n" +
 				"For example: " + session.Program + " instance unshelve web1 --host hv2",
 			Flags: []cli.Flag{hostFlag("bring it back on `HOST`")},
 		},
 		{
-			Name: "lock", Usage: "keep everybody from changing an instance", ArgsUsage: "INSTANCE", Action: withSession(instanceLock),
+			Name: "lock", Usage: "refuse changes of an instance until it is unlocked", ArgsUsage: "INSTANCE", Action: withSession(instanceLock),
 			UsageText: session.Program + " instance lock INSTANCE --reason TEXT",
-			Description: "Until 'instance unlock' it is not started, stopped, shelved or given other volumes. Moves of its\n" +
-				"volumes go on: the guest does not notice them.\n\n" +
+			Description: "Until 'instance unlock', the instance cannot be started, stopped or shelved, and its volumes\n" +
+				"cannot be attached or detached. Moves of its volumes continue: the guest does not notice them.\n\n" +
 				"For example: " + session.Program + " instance lock web1 --reason 'audit until Friday, ask Ann'",
 			Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`TEXT` that refusals quote"}},
 		},
@@ -80,8 +82,8 @@ func lifecycleCommands() []*cli.Command {
 
 func stopFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "force", Usage: "cut the power, without asking the guest"},
-		&cli.StringFlag{Name: "timeout", DefaultText: "2m", Usage: "how long the guest has to obey, `TIME`: 300, 300s or 5m"},
+		&cli.BoolFlag{Name: "force", Usage: "cut the power instead of a shutdown by the guest"},
+		&cli.StringFlag{Name: "timeout", DefaultText: "2m", Usage: "how long the guest may take to shut down, `TIME`: 300, 300s or 5m"},
 	}
 }
 
@@ -140,7 +142,7 @@ func instanceStart(c *cli.Context, s *session.Session) error {
 		return err
 	}
 	for j := range left {
-		s.Say("It runs on its own volume, without what is elsewhere: %s.\n%s", left[j].Difference(), left[j].WayOut())
+		s.Say("The guest runs on its volume, which may lack data of another image: %s.\n%s", left[j].Difference(), left[j].WayOut())
 	}
 	return nil
 }
@@ -224,7 +226,7 @@ func awaitStart(ctx context.Context, s *session.Session, resp session.Response, 
 func instanceLock(c *cli.Context, s *session.Session) error {
 	in := api.InstanceLock{Reason: strings.TrimSpace(c.String("reason"))}
 	if in.Reason == "" {
-		return cmdline.Usagef("instance lock: --reason is missing: say what others shall read, for example --reason 'audit until Friday, ask Ann'")
+		return cmdline.Usagef("instance lock: --reason is missing: give a text for other operators, for example --reason 'audit until Friday, ask Ann'")
 	}
 	return actOnInstance(c, s, routes.LockInstance, in, func(i *api.Instance) string {
 		return fmt.Sprintf("Locked instance %s: %s", i.Name, in.Reason)

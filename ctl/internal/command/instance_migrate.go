@@ -25,9 +25,9 @@ func instanceMigrateCommand() *cli.Command {
 		Name: "migrate", Usage: "move all volumes of an instance to another pool, one after the other", ArgsUsage: "INSTANCE", Action: withSession(instanceMigrate),
 		UsageText: session.Program + " instance migrate INSTANCE --to-pool POOL [FLAGS]",
 		Description: "The instance stays on its host, and may run. Each volume is moved as by 'volume migrate', in the\n" +
-			"order of 'instance show'. If one of them cannot be moved, that is said before anything is done.\n" +
-			"It stops at the first move that fails; run again, it goes on with the volumes that are left.\n" +
-			"With --no-wait all moves begin at once.\n\n" +
+			"order of 'instance show'. If one of them cannot be moved, the command is refused before the first\n" +
+			"move. The command stops at the first move that fails; if you run it again, it moves the remaining\n" +
+			"volumes. With --no-wait all moves start at once.\n\n" +
 			"For example: " + session.Program + " instance migrate web1 --to-pool fast --dry-run",
 		Flags: []cli.Flag{cmdline.FindFlag(all, "to-pool"), cmdline.FindFlag(all, "bandwidth"), paceFlag(), cmdline.FindFlag(all, "delete-source"), cmdline.FindFlag(all, "checkpoints"), dryRunFlag()},
 	}
@@ -35,7 +35,7 @@ func instanceMigrateCommand() *cli.Command {
 
 func instanceMigrate(c *cli.Context, s *session.Session) error {
 	if c.String("to-pool") == "" {
-		return cmdline.Usagef("instance migrate: say where to: --to-pool POOL")
+		return cmdline.Usagef("instance migrate: --to-pool is missing: give the destination, --to-pool POOL")
 	}
 	target, err := readTarget(c)
 	if err != nil {
@@ -141,7 +141,7 @@ func (r *instanceMove) begin(ctx context.Context) error {
 		}
 		r.add(m, resp)
 	}
-	r.s.Say("Began %s. Follow one: %s migration watch MIGRATION", api.Count(len(r.ids), "move"), session.Program)
+	r.s.Say("Started %s. Follow one: %s migration watch MIGRATION", api.Count(len(r.ids), "move"), session.Program)
 	return r.print(r.ids...)
 }
 
@@ -178,11 +178,11 @@ func (r *instanceMove) stoppedAt(i int, err error) error {
 			left = append(left, v.VolumeName)
 		}
 	}
-	rest := fmt.Sprintf("Not in pool %s yet: %s.\nGo on with what is left: %s", r.plan.ToPool, strings.Join(left, ", "), r.again)
+	rest := fmt.Sprintf("Not in pool %s yet: %s.\nMove the remaining volumes: %s", r.plan.ToPool, strings.Join(left, ", "), r.again)
 	if len(r.names) > 0 {
 		done := "Moved before: "
 		if r.s.NoWait {
-			done = "Begun before, and going on: "
+			done = "Started before, and still running: "
 		}
 		rest = done + strings.Join(r.names, ", ") + ".\n" + rest
 	}

@@ -130,7 +130,7 @@ func (p *instancePlan) refusal() error {
 		e := api.Errorf(first.Code, "cannot move all volumes of instance %s, and nothing was done: %s", p.InstanceName, strings.Join(why, "; "))
 		return &session.AdvisedError{Err: e, Exit: e.Code.ExitStatus(), Advice: "To move the others: " + api.ShellLine(session.Program, "volume", "migrate", "VOLUME", "--to-pool", p.ToPool)}
 	case p.FreeBytes != nil && p.NeededBytes > *p.FreeBytes:
-		return api.Errorf(api.CodeNoSpace, "cannot move all volumes of instance %s, and nothing was done: pool %s has %s free and they may take %s",
+		return api.Errorf(api.CodeNoSpace, "cannot move all volumes of instance %s, and nothing was done: pool %s has %s free and the volumes may take %s",
 			p.InstanceName, p.ToPool, api.ExactBytes(*p.FreeBytes), api.ExactBytes(p.NeededBytes)).
 			With("free_bytes", *p.FreeBytes).With("needed_bytes", p.NeededBytes)
 	}

@@ -20,71 +20,74 @@ import (
 func migrationCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "migration",
-		Usage: "moves of volumes: follow them, or make them step by step",
-		Description: "'volume migrate' makes a whole move at once. Its steps are here: 'start' freezes the source,\n" +
-			"'copy' copies it (or any other tool does), 'complete' switches over to the destination.\n" +
-			"'cancel' gives the source back at any time before the switch. 'start' takes the\n" +
-			"attachment that is moved. A MOVE is the name of its volume, the id of the migration, or the\n" +
-			"id of the attachment that it was started on; of several moves of a volume it is the one under\n" +
-			"way, or the last one.",
+		Usage: "follow the moves of volumes, or make a move step by step",
+		Description: "'volume migrate' makes a whole move. The commands here make its steps: 'start' freezes the\n" +
+			"source, 'copy' copies it (or another tool copies it), 'complete' switches the volume to the\n" +
+			"destination. 'cancel' returns the volume to the source at any time before the switch. 'start'\n" +
+			"takes the attachment that is to be moved. A MOVE is the name of the volume, the id of the\n" +
+			"migration, or the id of the attachment that 'start' has taken. If a volume has several moves,\n" +
+			"MOVE means the move that runs, or else the last move.",
 		Subcommands: append([]*cli.Command{
 			{
 				Name: "start", Usage: "freeze an attachment's source and prepare its destination", ArgsUsage: "ATTACHMENT",
 				UsageText: session.Program + " migration start ATTACHMENT (--to-pool POOL | --to-path PATH) [FLAGS]",
-				Description: "Returns when nothing writes to the source any more; new writes of the guest go to a local\n" +
-					"overlay. Prints the destination's attachment, which 'migration complete' needs.",
+				Description: "Returns when no process writes to the source any more; new writes of the guest go to a local\n" +
+					"overlay. Prints the destination's attachment, which the second form of 'migration complete'\n" +
+					"needs.",
 				Flags: append(targetFlags(), &cli.BoolFlag{Name: flagYes, Usage: "do not ask whether a file at --to-path may be overwritten"}), Action: withSession(migrationStart),
 			},
 			{
 				Name: "copy", Usage: "copy source to destination and check the copy", ArgsUsage: "MOVE", Action: withSession(migrationCopy),
-				Description: "It goes on where a copy that failed has stopped. A move that was asked for as a whole, by\n" +
-					"'volume migrate' for example, goes on from there to its end.",
-				Flags: []cli.Flag{paceFlagOr("as it is")},
+				Description: "A copy that has failed continues where it stopped. If the move was requested as a whole, for\n" +
+					"example by 'volume migrate', it then continues to its end.",
+				Flags: []cli.Flag{paceFlagOr("unchanged")},
 			},
 			{
-				Name: "complete", Usage: "switch over to the destination and let go of the source", ArgsUsage: "MOVE [DST_ATTACHMENT]",
+				Name: "complete", Usage: "switch to the destination and release the source", ArgsUsage: "MOVE [DST_ATTACHMENT]",
 				UsageText: session.Program + " migration complete MOVE\n       " + session.Program + " migration complete ATTACHMENT DST_ATTACHMENT",
-				Description: "The second form makes sure that it is the destination that you think of. After it, the guest\n" +
-					"runs on the destination and the source is free.",
+				Description: "The second form also checks that DST_ATTACHMENT is the destination of the migration. After the\n" +
+					"command the guest runs on the destination, and the source is free.",
 				Flags:  discardFlags(),
 				Action: withSession(migrationComplete),
 			},
 			{
-				Name: "cancel", Usage: "give the source back and drop the destination", ArgsUsage: "MOVE",
-				Description: "What the guest wrote meanwhile is put into the source. Refused once the switch has been made.",
-				Flags:       discardFlags(),
-				Action:      withSession(migrationCancel),
+				Name: "cancel", Usage: "return to the source and drop the destination", ArgsUsage: "MOVE",
+				Description: "The writes of the guest since the start are put into the source. The command is refused after the\n" +
+					"switch.",
+				Flags:  discardFlags(),
+				Action: withSession(migrationCancel),
 			},
 			{
 				Name: "list", Usage: "list migrations that are not over", Action: withSession(migrationList),
 				Description: "--status compares with the column STATE.\n\n" +
 					"For example: " + session.Program + " migration list --pool old --status completed",
 				Flags: append(filterFlags("volume", "instance", "host"),
-					&cli.BoolFlag{Name: "all", Usage: "finished ones too (a finished --status implies it)"},
+					&cli.BoolFlag{Name: "all", Usage: "also list finished migrations (a finished --status implies it)"},
 					&cli.StringFlag{Name: "pool", Usage: "from or to `POOL`"},
 					filterStatus(api.MigrationState("").Values())),
 			},
-			{Name: "show", Usage: "show one migration; of a volume the one under way, or the last one", ArgsUsage: "MOVE", Action: withSession(migrationShow)},
+			{Name: "show", Usage: "show one migration; for a volume the current migration, or the last one", ArgsUsage: "MOVE", Action: withSession(migrationShow)},
 			{
 				Name: "watch", Usage: "follow a migration until it is over", ArgsUsage: "MOVE", Action: withSession(migrationWatch),
-				Description: "Ctrl-C stops the watching, not the migration. The exit status is that of the migration: 0, or\n" +
-					"6 if it ended in error, or 7 if it needs an operator.",
+				Description: "Ctrl-C ends this command, not the migration. The exit status is 6 if the migration ends in error,\n" +
+					"7 if it needs an operator, and otherwise 0.",
 			},
 			{
 				Name: "set", Usage: "change a migration while it runs", ArgsUsage: "MOVE", Action: withSession(migrationSet),
 				UsageText: session.Program + " migration set MOVE [--bandwidth RATE] [--pace HOW]",
-				Flags:     []cli.Flag{&cli.StringFlag{Name: "bandwidth", Usage: "copy, and read back to verify, no faster than `RATE` each, for example 100MiB/s; 0 for no limit"}, paceFlagOr("as it is")},
+				Flags:     []cli.Flag{&cli.StringFlag{Name: "bandwidth", Usage: "limit the copy, and the read that verifies it, to `RATE` each, for example 100MiB/s; 0 for no limit"}, paceFlagOr("unchanged")},
 			},
 			{
-				Name: "abandon", Usage: "end a migration whose host is fenced, at the registry alone", ArgsUsage: "MIGRATION", Action: withSession(migrationAbandon),
+				Name: "abandon", Usage: "end a migration of a fenced host, at the registry alone", ArgsUsage: "MIGRATION", Action: withSession(migrationAbandon),
 				UsageText: session.Program + " migration abandon MIGRATION --keep src|dst [--even-if-corrupt] --reason TEXT",
-				Description: "For a migration in state orphaned. --keep says which copy is the volume from now on: src holds\n" +
-					"all that was written until the start; what the guest wrote after it is lost, since its overlay is\n" +
-					"on the host. dst is the volume only if the switch had been made. If it had not, and the migration\n" +
-					"was completing, dst may be a corrupt filesystem: --even-if-corrupt takes it nevertheless.",
+				Description: "For a migration in state orphaned. --keep selects the copy that is the volume from now on. src\n" +
+					"has all writes until the start; the later writes of the guest are lost, because the overlay is on\n" +
+					"the host. dst is the volume only if the switch had been made. If it had not been made, and the\n" +
+					"migration was completing, dst may be a corrupt filesystem: --even-if-corrupt keeps dst\n" +
+					"nevertheless.",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "keep", Usage: "`COPY` that is the volume: src or dst", Action: cmdline.CheckWord("keep")},
-					&cli.BoolFlag{Name: "even-if-corrupt", Usage: "keep a dst of which Volferry does not know that it is complete: you have checked it, or know that the switch was made"},
+					&cli.BoolFlag{Name: "even-if-corrupt", Usage: "keep dst although Volferry cannot tell whether dst is complete: you have checked dst, or know that the switch was made"},
 					&cli.StringFlag{Name: "reason", Usage: "how you know: `TEXT` for the audit trail"},
 				},
 			},

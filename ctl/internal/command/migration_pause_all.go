@@ -17,16 +17,16 @@ import (
 
 func pauseFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "pause-all", Usage: "save its guests to disk, move it, and restore them: for several attachments"},
-		&cli.BoolFlag{Name: "live-shared", Usage: "move it while all its guests write, and have them stand still once at the end: for several attachments"},
+		&cli.BoolFlag{Name: "pause-all", Usage: "for a volume with several attachments: save its guests to disk, move it, and restore the guests"},
+		&cli.BoolFlag{Name: "live-shared", Usage: "for a volume with several attachments: move it while its guests write, and pause the guests once, at the end"},
 		maxPauseFlag(),
-		&cli.BoolFlag{Name: "throttle-writers", Usage: "with --live-shared: hold its guests' writes back if they write faster than it is copied; without it the move is then cancelled"},
-		&cli.BoolFlag{Name: flagYes, Usage: "do not ask first: with --pause-all and --live-shared, and where a file at --to-path would be overwritten"},
+		&cli.BoolFlag{Name: "throttle-writers", Usage: "with --live-shared: throttle the guests' writes if they are faster than the copy; without this flag such a move is cancelled"},
+		&cli.BoolFlag{Name: flagYes, Usage: "do not ask before the guests are paused (--pause-all, --live-shared) or a file at --to-path is overwritten"},
 	}
 }
 
 func maxPauseFlag() cli.Flag {
-	return &cli.StringFlag{Name: "max-pause", DefaultText: "30s", Usage: "with --live-shared: `TIME` that the guests may stand still, for example 30s"}
+	return &cli.StringFlag{Name: "max-pause", DefaultText: "30s", Usage: "with --live-shared: the longest `TIME` that the guests may be paused, for example 30s"}
 }
 
 func readLive(c *cli.Context, target *api.MigrationTarget) error {
@@ -43,7 +43,7 @@ func readLive(c *cli.Context, target *api.MigrationTarget) error {
 	case c.Bool("pause-all"):
 		return cmdline.Usagef("%s--live-shared and --pause-all exclude each other: give one", cmdline.Prefix(c))
 	case target.ExternalCopy:
-		return cmdline.Usagef("%s--live-shared and --external-copy exclude each other: nobody else knows what the guests write", cmdline.Prefix(c))
+		return cmdline.Usagef("%s--live-shared and --external-copy exclude each other: another tool does not see the guests' writes", cmdline.Prefix(c))
 	case target.Method != "" && target.Method != api.MethodAuto:
 		return cmdline.Usagef("%s--live-shared has a method of its own: leave --method out", cmdline.Prefix(c))
 	}
@@ -54,7 +54,7 @@ func readLive(c *cli.Context, target *api.MigrationTarget) error {
 	text := c.String("max-pause")
 	d, err := time.ParseDuration(text)
 	if err != nil || d < time.Second || d > api.MaxLivePause || d%time.Second != 0 {
-		return cmdline.Usagef("%s--max-pause %q is no time: write whole seconds or minutes, for example 30s or 2m, at most 1h", cmdline.Prefix(c), text)
+		return cmdline.Usagef("%s--max-pause %q is not a time: write whole seconds or minutes, for example 30s or 2m, at most 1h", cmdline.Prefix(c), text)
 	}
 	target.MaxPauseSeconds = int64(d / time.Second)
 	return nil
@@ -66,7 +66,7 @@ func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget
 	switch {
 	case target.Method == api.MethodLive:
 	case target.ExternalCopy:
-		return cmdline.Usagef("%s--pause-all and --external-copy exclude each other: the guests would stand still until somebody has made the copy", cmdline.Prefix(c))
+		return cmdline.Usagef("%s--pause-all and --external-copy exclude each other: the guests would be paused until the other tool has made the copy", cmdline.Prefix(c))
 	case target.Method != "" && target.Method != "auto":
 		return cmdline.Usagef("%s--pause-all has a method of its own: leave --method out", cmdline.Prefix(c))
 	}
@@ -85,18 +85,18 @@ func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget
 		return nil
 	}
 	if target.Method == api.MethodLive {
-		return confirm(c, s, "Move the volume, and save these guests at the end?", "--live-shared stops guests for a moment: give --yes where nobody can be asked")
+		return confirm(c, s, "Move the volume, and save these guests at the end?", "--live-shared pauses guests for a moment: give --yes where there is no terminal")
 	}
-	return confirm(c, s, "Save these guests and move the volume?", "--pause-all stops guests: give --yes where nobody can be asked")
+	return confirm(c, s, "Save these guests and move the volume?", "--pause-all stops guests: give --yes where there is no terminal")
 }
 
 // estimateLines returns which guests are paused and for how long, and which hosts lack space for
 // their memory.
 func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
 	guests := api.Count(len(e.Instances), "guest")
-	first := fmt.Sprintf("%s will stand still for about %s, while %s are copied:", guests, render.Seconds(e.DowntimeSeconds), api.Bytes(e.CopyBytes))
+	first := fmt.Sprintf("%s will be paused for about %s, while %s are copied:", guests, render.Seconds(e.DowntimeSeconds), api.Bytes(e.CopyBytes))
 	if target.Method == api.MethodLive {
-		first = fmt.Sprintf("%s will write while %s are copied, and then stand still for about %s, for as long as their RAM takes to be saved and restored:",
+		first = fmt.Sprintf("%s will write while %s are copied, and then be paused for about %s, while their RAM is saved and restored:",
 			guests, api.Bytes(e.CopyBytes), render.Seconds(e.DowntimeSeconds))
 	}
 	lines := []string{first}
@@ -108,7 +108,7 @@ func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
 		room[g.Host] -= g.MemoryBytes
 		line := fmt.Sprintf("  %s on %s (%s): %s of RAM", g.InstanceName, g.Host, g.State, api.Bytes(g.MemoryBytes))
 		if g.SavedInMemory {
-			line += ", kept in the host's memory: lost if the host goes down meanwhile"
+			line += ", saved to the host's memory: lost if the host goes down during the move"
 		}
 		lines = append(lines, line)
 	}
@@ -126,7 +126,7 @@ func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
 		delete(room, g.Host)
 	}
 	if target.Method == api.MethodLive {
-		lines = append(lines, "A file that the move makes gets its room as it is written to, also where the source has all of its room.")
+		lines = append(lines, "A new destination file gets its space as data is written, even if the source has all of its space allocated.")
 	}
 	return lines
 }
@@ -135,7 +135,7 @@ const flagDiscard = "discard-memory"
 
 func discardFlags() []cli.Flag {
 	return []cli.Flag{&cli.BoolFlag{
-		Name: flagDiscard, Usage: "for a move with --pause-all: give up the memory of guests that could not be restored; they are then stopped, as after a power cut",
+		Name: flagDiscard, Usage: "for a move with --pause-all: discard the memory of guests that could not be restored; these guests are then stopped, as after a power cut",
 	}}
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 func dryRunFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "dry-run", Usage: "show what would be done, or why it is refused, and do nothing"}
+	return &cli.BoolFlag{Name: "dry-run", Usage: "show the plan, or why the command is refused, and do nothing"}
 }
 
 func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
@@ -80,7 +80,7 @@ func destinationPlace(p *api.MigrationPlan) string {
 	}
 	text := placeText(dst)
 	if strings.Contains(dst.Name, "<id>") {
-		text += ", where <id> begins the id of the migration"
+		text += ", where <id> is the beginning of the migration's id"
 	}
 	return text
 }
@@ -95,15 +95,15 @@ func instanceOf(p *api.MigrationPlan) string {
 }
 
 func destinationText(p *api.MigrationPlan) string {
-	text := "which is there and is overwritten"
+	text := "which exists and is overwritten"
 	switch {
 	case p.CreatesDestination:
-		text = "which is made"
+		text = "which is created"
 	case p.ConnectsDestination:
-		text = "which is connected for the move; whether it is there, and its size, are seen only then"
+		text = "which is connected for the move; its existence and size are checked only then"
 	}
 	if p.DstLeftBy != "" {
-		text += " (it is the source that migration " + p.DstLeftBy + " has left, and nothing has written to it since)"
+		text += " (the released source of migration " + p.DstLeftBy + ", and nothing has written to it since)"
 	}
 	if p.Allocation != "" {
 		text += ", " + p.Allocation
@@ -124,7 +124,7 @@ func methodText(p *api.MigrationPlan) string {
 	if p.OverlayFreeBytes == nil {
 		return p.Method
 	}
-	return fmt.Sprintf("%s: what the guest writes meanwhile goes to %s, where %s are free", p.Method, p.OverlayDir, api.Bytes(*p.OverlayFreeBytes))
+	return fmt.Sprintf("%s: the guest's writes during the move go to %s, where %s are free", p.Method, p.OverlayDir, api.Bytes(*p.OverlayFreeBytes))
 }
 
 func sourceText(p *api.MigrationPlan) string {

@@ -17,7 +17,7 @@ import (
 )
 
 func migrationList(c *cli.Context, s *session.Session) error {
-	route, empty := routes.ListMigrations, "No migration is under way; --all lists those that are over."
+	route, empty := routes.ListMigrations, "No migration is under way; --all also lists finished migrations."
 	if c.Bool("all") || api.MigrationState(c.String("status")).Final() {
 		route, empty = route.With("all", "1"), "No migration yet."
 	}

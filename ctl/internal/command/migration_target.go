@@ -23,19 +23,19 @@ func targetFlags() []cli.Flag {
 		&cli.StringFlag{Name: "to-format", DefaultText: "the format that it has", Usage: "write the destination as `FORMAT`, raw or qcow2", Action: cmdline.CheckWord("to-format")},
 		&cli.StringFlag{
 			Name: "method", Value: "auto", DefaultText: "auto", Action: cmdline.CheckWord("method"),
-			Usage: "`METHOD`: overlay, mirror (QEMU copies it whole, without an overlay) or auto",
+			Usage: "`METHOD`: overlay, mirror (QEMU copies the whole disk, without an overlay) or auto",
 		},
-		&cli.StringFlag{Name: "bandwidth", Usage: "copy, and read back to verify, no faster than `RATE` each, for example 100MiB/s; 0 for no limit"},
+		&cli.StringFlag{Name: "bandwidth", Usage: "limit the copy, and the read that verifies it, to `RATE` each, for example 100MiB/s; 0 for no limit"},
 		paceFlag(),
 		verifyFlag(),
 		&cli.BoolFlag{Name: "delete-source", Usage: "delete the source after the move; without this it is kept"},
-		&cli.BoolFlag{Name: "keep-base", Usage: "of a linked clone: copy what it has of its own, and leave its base images where they are"},
+		&cli.BoolFlag{Name: "keep-base", Usage: "for a linked clone: copy only its own data, and leave its base images where they are"},
 		checkpointsFlag(),
 		&cli.StringFlag{
 			Name: "allocation", DefaultText: api.AllocationKeep, Action: cmdline.CheckWord("allocation"),
-			Usage: "`HOW` a new file gets its room: thick (all of it at once), thin (as it is written to) or keep (as the source)",
+			Usage: "`HOW` a new file gets its space: thick (all at once), thin (as data is written) or keep (like the source)",
 		},
-		&cli.BoolFlag{Name: "external-copy", Usage: "leave the copying to another tool, until 'migration complete'"},
+		&cli.BoolFlag{Name: "external-copy", Usage: "let another tool make the copy, before 'migration complete'"},
 	}
 }
 
@@ -59,12 +59,12 @@ func paceFlag() cli.Flag { return paceFlagOr(api.PaceGentle) }
 func paceFlagOr(unset string) cli.Flag {
 	return &cli.StringFlag{
 		Name: "pace", DefaultText: unset, Action: cmdline.CheckWord("pace"),
-		Usage: "`HOW` far the copy gives way to the guest: off, gentle (it keeps half of its speed) or full (as far as need be)",
+		Usage: "`HOW` far the copy slows down for the guest: off, gentle (down to half of its speed) or full (as far as necessary)",
 	}
 }
 
 func checkpointsFlag() cli.Flag {
-	return &cli.StringFlag{Name: "checkpoints", Action: cmdline.CheckWord("checkpoints"), Usage: "`WHAT` becomes of dirty bitmaps that the destination would not have: drop loses those of a volume that no guest writes to, and those that were made while the volume moved; without this they are refused"}
+	return &cli.StringFlag{Name: "checkpoints", Action: cmdline.CheckWord("checkpoints"), Usage: "`WHAT` happens to dirty bitmaps that the destination cannot have: drop loses the bitmaps of a volume that no guest writes to, and bitmaps that were made while the volume moved; without this flag the command is refused"}
 }
 
 func readTarget(c *cli.Context) (api.MigrationTarget, error) {
@@ -86,7 +86,7 @@ func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 	}
 	switch {
 	case t.ToPool == "" && t.ToPath == "":
-		return t, cmdline.Usagef("%ssay where to: --to-pool POOL or --to-path PATH", cmdline.Prefix(c))
+		return t, cmdline.Usagef("%sthe destination is missing: give --to-pool POOL or --to-path PATH", cmdline.Prefix(c))
 	case t.ToPool != "" && t.ToPath != "":
 		return t, cmdline.Usagef("%s--to-pool and --to-path exclude each other: give one", cmdline.Prefix(c))
 	}
@@ -148,12 +148,12 @@ func absolute(flag, path string) (string, error) {
 		return path, nil
 	}
 	if scheme, _, is := strings.Cut(path, "://"); is {
-		return "", cmdline.Usagef("--%s %q: no volume is at an address that begins with %s://; give a path, or an address that begins with %s, %s or %s. A LUN or a namespace has a path below /dev, and one that is not connected yet is connected by a pool of the connector iscsi or nvme",
+		return "", cmdline.Usagef("--%s %q: a volume cannot be at an address that begins with %s://; give a path, or an address that begins with %s, %s or %s. A LUN or a namespace has a path below /dev; a pool of the connector iscsi or nvme connects it, if it is not connected yet",
 			flag, path, scheme, api.NBDScheme, api.NBDTCPScheme, api.RBDScheme)
 	}
 	full, err := filepath.Abs(path)
 	if err != nil {
 		full = "/" + path
 	}
-	return "", cmdline.Usagef("--%s %q is relative: give the whole path, for example %s", flag, path, full)
+	return "", cmdline.Usagef("--%s %q is relative: give the absolute path, for example %s", flag, path, full)
 }

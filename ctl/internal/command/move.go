@@ -30,13 +30,13 @@ func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do
 	}
 	if m == nil {
 		return &session.AdvisedError{
-			Err:  api.Errorf(api.CodeNotFound, "there is no migration %q, and none of a volume or an attachment of this name", ref),
-			Exit: api.ExitNotFound, Advice: "'" + session.Program + " migration list --all' shows them.",
+			Err:  api.Errorf(api.CodeNotFound, "there is no migration %q, and no migration of a volume or an attachment with this name", ref),
+			Exit: api.ExitNotFound, Advice: "'" + session.Program + " migration list --all' lists all migrations.",
 		}
 	}
 	which := "the last one of volume " + render.VolumeName(m)
 	if !m.State.Final() {
-		which = "the one of volume " + render.VolumeName(m) + " that is under way"
+		which = "the current one of volume " + render.VolumeName(m)
 	}
 	s.Say("Migration %s: %s.", m.ID, which)
 	return do(m.ID)

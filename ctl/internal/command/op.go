@@ -19,9 +19,9 @@ import (
 func opCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "op",
-		Usage: "operations that take long: look at them, follow them to their end",
+		Usage: "operations that take long: list, show and follow them",
 		Description: "--no-wait prints the id of the operation that a command began. At a daemon's socket you see all\n" +
-			"operations of its host; at the registry's, the operations that were asked for there.",
+			"operations of its host; at the registry's, the operations that were requested there.",
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list the operations of a host that are not finished", Action: withSession(opList),
@@ -30,7 +30,7 @@ func opCommand() *cli.Command {
 			{Name: "show", Usage: "show one operation", ArgsUsage: "OP", Action: withSession(opShow)},
 			{
 				Name: "watch", Usage: "follow one operation to its end", ArgsUsage: "OP", Action: withSession(opWatch),
-				Description: "The exit status is that of the operation. Ctrl-C ends the watching, not the operation.",
+				Description: "The exit status is the exit status of the operation. Ctrl-C ends this command, not the operation.",
 			},
 		},
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-const policies = "multiattach: a volume whose type allows it may be attached more than once. multiattach_bootable:\n" +
-	"that holds for volumes that instances boot from as well. What is attached already stays attached."
+const policies = "multiattach: a volume of a multiattach type may be attached more than once. multiattach_bootable:\n" +
+	"a volume that instances boot from may be attached more than once, too. Existing attachments stay."
 
 func policyCommand() *cli.Command {
 	return &cli.Command{

@@ -47,7 +47,7 @@ func poolList(c *cli.Context, s *session.Session) error {
 		t.Add(p.Name, p.Host, p.Type, render.YesNo(p.Active), render.YesNo(p.Shared),
 			roomText(&p, p.FreeBytes, api.Bytes), roomText(&p, p.CapacityBytes, api.Bytes), p.Path)
 	}
-	if err := s.PrintList(resp, pooled, &t, "No pool is known: make one with 'virsh pool-define-as' and 'virsh pool-start'. A host whose libvirt does not answer tells of none; 'volferryctl status' there shows that."); err != nil || s.JSON {
+	if err := s.PrintList(resp, pooled, &t, "No pool is known: make one with 'virsh pool-define-as' and 'virsh pool-start'. A host without an answer of libvirt reports no pool; 'volferryctl status' on the host shows that."); err != nil || s.JSON {
 		return err
 	}
 	for _, same := range equalRooms(pools) {
@@ -88,7 +88,7 @@ func equalRooms(pools []api.Pool) []string {
 	for _, r := range rooms {
 		if names := named[r]; len(names) > 1 {
 			last := len(names) - 1
-			lines = append(lines, fmt.Sprintf("Pools %s and %s of host %s have the same room: each shows all of one filesystem, it seems.", strings.Join(names[:last], ", "), names[last], r.host))
+			lines = append(lines, fmt.Sprintf("Pools %s and %s of host %s have the same free space and capacity: they are probably on one filesystem.", strings.Join(names[:last], ", "), names[last], r.host))
 		}
 	}
 	return lines

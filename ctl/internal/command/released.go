@@ -24,26 +24,27 @@ const deleteSourceName = "delete-source"
 func releasedCommands() []*cli.Command {
 	return []*cli.Command{
 		{
-			Name: "released", Usage: "list the sources that moves of a host have left and that are still there", Action: withSession(migrationReleased),
-			Description: "A source that a move has left belongs to no volume, and nothing deletes it by itself. The column\n" +
-				"DELETE says whether 'migration delete-source' would refuse it, and the lines below the table why.",
+			Name: "released", Usage: "list the sources that moves of a host have released and that still exist", Action: withSession(migrationReleased),
+			Description: "A released source belongs to no volume, and Volferry does not delete it by itself. The column\n" +
+				"DELETE shows whether 'migration delete-source' would refuse it; the lines below the table have\n" +
+				"the reasons.",
 			Flags: append(filterFlags("volume", "pool"), hostFlag("the sources of `HOST`")),
 		},
 		{
-			Name: deleteSourceName, Usage: "delete the source that a completed migration has left", ArgsUsage: "[MIGRATION]", Action: withSession(migrationDeleteSource),
+			Name: deleteSourceName, Usage: "delete the source that a completed migration has released", ArgsUsage: "[MIGRATION]", Action: withSession(migrationDeleteSource),
 			UsageText: session.Program + " migration delete-source {MIGRATION | --pool POOL [--host HOST]} [--yes] [--force]",
-			Description: "It is refused if anything uses the image, or is over it; if something has written to it since, as a\n" +
-				"guest does that was started on it; and if another image is at its place by now. If nobody can tell\n" +
-				"whether something has written to it, as of a device after a reboot of its host, it asks, or wants\n" +
-				"--force. A volume may be named instead, if there is one source only that it has left. With --pool\n" +
-				"all sources go that moves of the host have left in the pool, but for those that are refused: these\n" +
-				"are listed with the reason, and the exit status is 4 then. 'migration released --pool POOL' shows\n" +
-				"both before.",
+			Description: "The command is refused if a process or another image uses the image, if the image was written\n" +
+				"since the move, for example by a guest that was started on it, and if another image is at its\n" +
+				"path now. If Volferry cannot tell whether the image was written, for example a device after a\n" +
+				"reboot of its host, the command asks, or needs --force. The name of a volume is accepted if the\n" +
+				"volume has released only one source. With --pool the command deletes all sources that moves of\n" +
+				"the host have released in the pool, except the refused sources: it lists them with the reasons,\n" +
+				"and the exit status is 4 then. 'migration released --pool POOL' shows both before.",
 			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "pool", Usage: "delete all that moves have left in `POOL`"},
+				&cli.StringFlag{Name: "pool", Usage: "delete all released sources in `POOL`"},
 				hostFlag("with --pool: the sources of `HOST`"),
 				&cli.BoolFlag{Name: flagYes, Usage: "do not ask"},
-				&cli.BoolFlag{Name: "force", Usage: "delete it too if nobody can tell whether it was written since"},
+				&cli.BoolFlag{Name: "force", Usage: "delete it even if Volferry cannot tell whether it was written since the move"},
 			},
 		},
 	}
@@ -81,7 +82,7 @@ func migrationReleased(c *cli.Context, s *session.Session) error {
 		}
 		t.Add(r.MigrationID, r.VolumeName, api.Bytes(r.Location.SizeBytes), onDisk, r.Host, render.Location(r.Location), render.Time(r.ReleasedAt), del)
 	}
-	err = s.PrintList(resp, ids, &t, emptyText(c, "released source", "No move that this host's journal knows has left a source that is still there.", "volume", "pool"))
+	err = s.PrintList(resp, ids, &t, emptyText(c, "released source", "The journal of this host has no released source that still exists.", "volume", "pool"))
 	if err != nil || s.JSON || s.Quiet {
 		return err
 	}
@@ -99,9 +100,9 @@ func migrationDeleteSource(c *cli.Context, s *session.Session) error {
 	case c.IsSet("pool"):
 		return deleteSourcesOf(c, s)
 	case ref == "":
-		return cmdline.Usagef("%sname the migration, or a pool by --pool", cmdline.Prefix(c))
+		return cmdline.Usagef("%sgive a migration, or a pool with --pool", cmdline.Prefix(c))
 	case c.IsSet("host"):
-		return cmdline.Usagef("%s--host is for --pool: a migration has its host", cmdline.Prefix(c))
+		return cmdline.Usagef("%s--host goes with --pool only: a migration has its host", cmdline.Prefix(c))
 	}
 	err := deleteSourceOf(c, s, ref)
 	if !isNotFound(err) {
@@ -113,15 +114,15 @@ func migrationDeleteSource(c *cli.Context, s *session.Session) error {
 	}
 	left := listLeft(c.Context, s, volumeHosts(*v), v.ID)
 	if len(left.known) == 1 && len(left.unknown) == 0 {
-		s.Say("Migration %s: the one that has left a source of volume %s.", left.known[0].MigrationID, v.Name)
+		s.Say("Migration %s has released the source of volume %s.", left.known[0].MigrationID, v.Name)
 		return deleteSourceOf(c, s, left.known[0].MigrationID)
 	}
 	lines := releasedLines(left)
 	if len(lines) == 0 {
-		return api.Errorf(api.CodeNotFound, "volume %s has left no source that is still there; %[2]s migration released lists those of other volumes", v.Name, session.Program)
+		return api.Errorf(api.CodeNotFound, "volume %s has no released source that still exists; %[2]s migration released lists the released sources of other volumes", v.Name, session.Program)
 	}
 	return &session.AdvisedError{
-		Err:    api.Errorf(api.CodeInvalidArgument, "%s is a volume: name the migration whose source is to be deleted", v.Name),
+		Err:    api.Errorf(api.CodeInvalidArgument, "%s is a volume: give the migration that has released the source", v.Name),
 		Exit:   api.CodeInvalidArgument.ExitStatus(),
 		Advice: strings.Join(lines, "\n"),
 	}
@@ -136,7 +137,7 @@ func deleteSourceOf(c *cli.Context, s *session.Session, ref string) error {
 		if err != nil || !finished {
 			return err
 		}
-		return s.PrintResult(resp, ref, fmt.Sprintf("Deleted the source that migration %s has left.", ref))
+		return s.PrintResult(resp, ref, fmt.Sprintf("Deleted the source that migration %s has released.", ref))
 	})
 }
 
@@ -168,7 +169,7 @@ func confirmDeleteSource(c *cli.Context, s *session.Session, ref string) error {
 		return err
 	}
 	return confirm(c, s, fmt.Sprintf("Delete %s, where volume %s was before migration %s?", m.Src.Path, render.VolumeName(m), m.ID),
-		fmt.Sprintf("%s would be deleted: give --yes where nobody can be asked", m.Src.Path))
+		fmt.Sprintf("%s would be deleted: give --yes where there is no terminal", m.Src.Path))
 }
 
 // leftSources has the released sources that hosts know, and why some hosts' sources are unknown.
@@ -194,7 +195,7 @@ func listLeft(ctx context.Context, s *session.Session, hosts []string, volume st
 		own := slices.Contains(hosts, st.Host) || slices.Contains(hosts, st.HostID)
 		for _, h := range hosts {
 			if h != st.Host && h != st.HostID {
-				out.unknown = append(out.unknown, fmt.Sprintf("host %s has to be asked itself, or by the registry", h))
+				out.unknown = append(out.unknown, fmt.Sprintf("host %s was not asked: ask its daemon, or the registry", h))
 			}
 		}
 		if hosts = nil; own {
@@ -218,14 +219,14 @@ func releasedLines(left leftSources) []string {
 	var lines []string
 	for i := range left.known {
 		r := &left.known[i]
-		line := fmt.Sprintf("%s, left by migration %s", r.Location.Path, r.MigrationID)
+		line := fmt.Sprintf("%s, released by migration %s", r.Location.Path, r.MigrationID)
 		switch {
 		case r.RunBy != "":
-			line += fmt.Sprintf("; the guest of instance %s runs on it, and what it writes there is not in the volume", r.RunBy)
+			line += fmt.Sprintf("; the guest of instance %s runs on it, and its writes there are not in the volume", r.RunBy)
 		case r.Written:
-			line += fmt.Sprintf("; written since, so it may have what the volume lacks ('%s volume which')", session.Program)
+			line += fmt.Sprintf("; written since, so it may have data that the volume lacks ('%s volume which')", session.Program)
 		case r.WrittenUnknown != "":
-			line += fmt.Sprintf("; nobody can tell whether it was written since (%s)", r.WrittenUnknown)
+			line += fmt.Sprintf("; it is not known whether it was written since (%s)", r.WrittenUnknown)
 		}
 		lines = append(lines, line)
 	}

@@ -53,7 +53,7 @@ func deleteSourcesOf(c *cli.Context, s *session.Session) error {
 	}
 	if len(p.remove) > 0 && !c.Bool(flagYes) {
 		what := fmt.Sprintf("%s of pool %s, %s", api.Count(len(p.remove), "released source"), p.pool, api.Bytes(size))
-		if err := confirm(c, s, fmt.Sprintf("Delete %s?", what), fmt.Sprintf("%s would be deleted: give --yes where nobody can be asked", what)); err != nil {
+		if err := confirm(c, s, fmt.Sprintf("Delete %s?", what), fmt.Sprintf("%s would be deleted: give --yes where there is no terminal", what)); err != nil {
 			return err
 		}
 	}
@@ -78,7 +78,7 @@ func (p *poolSources) perform(c *cli.Context) error {
 		if member := resp.Members["released_source"]; member != nil {
 			p.deleted = append(p.deleted, member)
 		}
-		p.s.Say("Deleted %s, which volume %s has left.", r.Location.Path, r.VolumeName)
+		p.s.Say("Deleted %s, which volume %s has released.", r.Location.Path, r.VolumeName)
 	}
 	if err := p.print(); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (p *poolSources) perform(c *cli.Context) error {
 func (p *poolSources) print() error {
 	done := fmt.Sprintf("Deleted %s of pool %s, %s.", api.Count(len(p.ids), "released source"), p.pool, api.Bytes(p.bytes))
 	if len(p.ids)+len(p.stay) == 0 {
-		done = fmt.Sprintf("No move that this host's journal knows has left a source in pool %s that is still there.", p.pool)
+		done = fmt.Sprintf("The journal of this host has no released source in pool %s that still exists.", p.pool)
 	}
 	switch {
 	case p.s.JSON:
@@ -108,10 +108,10 @@ func (p *poolSources) stays() error {
 	lines := make([]string, 0, len(p.stay))
 	for i := range p.stay {
 		r := &p.stay[i]
-		lines = append(lines, fmt.Sprintf("%s, left by volume %s (migration %s): %s", r.Location.Path, r.VolumeName, r.MigrationID, r.Blocked))
+		lines = append(lines, fmt.Sprintf("%s, released by volume %s (migration %s): %s", r.Location.Path, r.VolumeName, r.MigrationID, r.Blocked))
 	}
 	return &session.AdvisedError{
-		Err:    api.Errorf(api.CodeStateForbidden, "%s of pool %s would not be deleted", api.Count(len(p.stay), "released source"), p.pool),
+		Err:    api.Errorf(api.CodeStateForbidden, "%s of pool %s cannot be deleted", api.Count(len(p.stay), "released source"), p.pool),
 		Exit:   api.ExitRefused,
 		Advice: strings.Join(lines, "\n"),
 	}

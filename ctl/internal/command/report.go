@@ -69,7 +69,7 @@ func classify(err error) (*api.Error, int) {
 	case errors.As(err, &checks):
 		return api.Errorf(api.CodeStateForbidden, "%s", checks), api.ExitRefused
 	case errors.Is(err, session.ErrMaybeDone):
-		return api.Errorf(api.CodeInternal, "interrupted before the answer came: what was asked for may have been done"), exitInterrupted
+		return api.Errorf(api.CodeInternal, "interrupted before the answer came: the request may have been done"), exitInterrupted
 	case errors.Is(err, context.Canceled):
 		return api.Errorf(api.CodeInternal, "interrupted before the answer came"), exitInterrupted
 	case errors.As(err, &answer):

@@ -18,9 +18,9 @@ func statusCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "status",
 		Usage: "show daemon, registry and libvirt on one screen",
-		Description: "Shows which program answers at the socket, whether the programs that it needs work, and how\n" +
-			"much it looks after. The exit status is 0 whenever there is an answer; with -o json \"degraded\"\n" +
-			"says whether something is wrong.",
+		Description: "Shows which program answers at the socket, whether the programs that it needs work, and how many\n" +
+			"objects it manages. The exit status is 0 whenever there is an answer; with -o json \"degraded\" is\n" +
+			"true if something is wrong.",
 		Action: withSession(status),
 	}
 }
@@ -53,7 +53,7 @@ func status(c *cli.Context, s *session.Session) error {
 		r.Add("NEEDS OPERATOR", fmt.Sprintf("%d; see %[2]s migration list, %[2]s op list and %[2]s doctor", st.NeedsOperator, session.Program))
 	}
 	if st.Degraded {
-		r.Add("degraded", "yes: what is not ok above keeps some work from being done")
+		r.Add("degraded", "yes: the faults above prevent some work")
 	}
 	return s.PrintRecord(resp, st.HostID, &r)
 }

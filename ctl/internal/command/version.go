@@ -22,7 +22,7 @@ func versionCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "version",
 		Usage:       "show the versions of volferryctl and of the other side",
-		Description: "It is no error here if nobody answers at the socket.",
+		Description: "It is no error here if no program answers at the socket.",
 		Action:      withSession(showVersion),
 	}
 }
@@ -81,7 +81,7 @@ func serverLine(s *session.Session, server json.RawMessage) string {
 		Version string `json:"version"`
 	}
 	if string(server) == "null" {
-		return "nobody answers at " + s.Client.Target()
+		return "no program answers at " + s.Client.Target()
 	}
 	// A bare string is a version, too.
 	if json.Unmarshal(server, &known) != nil && json.Unmarshal(server, &known.Version) != nil {

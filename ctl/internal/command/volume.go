@@ -18,7 +18,7 @@ import (
 func volumeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "volume",
-		Usage: "disks: make them, look at them, move them",
+		Usage: "disks: create, show, change and move them",
 		Subcommands: []*cli.Command{
 			{
 				Name: "create", Usage: "create an empty volume", ArgsUsage: "NAME", Action: withSession(volumeCreate),
@@ -27,7 +27,7 @@ func volumeCommand() *cli.Command {
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "size", Usage: "`SIZE`, for example 20GiB, 512MiB or 1073741824 (bytes)"},
 					&cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "the name or id of its `TYPE`"},
-					&cli.StringFlag{Name: "pool", DefaultText: "one that the type allows", Usage: "put it into `POOL`"},
+					&cli.StringFlag{Name: "pool", DefaultText: "a pool that the type allows", Usage: "put it into `POOL`"},
 					formatFlag("raw"),
 					&cli.BoolFlag{Name: "bootable", Usage: "an instance may boot from it"},
 					hostFlag("make it on `HOST`"),
@@ -36,18 +36,18 @@ func volumeCommand() *cli.Command {
 			{
 				Name: "adopt", Usage: "make a volume of an existing image", ArgsUsage: "NAME", Action: withSession(volumeAdopt),
 				UsageText: session.Program + " volume adopt NAME (--path PATH | --pool POOL [--volume-name V]) --format FORMAT [FLAGS]",
-				Description: "The image is neither moved nor changed. Say its format: a guest can write whatever it likes\n" +
-					"into a raw image, so its bytes do not tell. To take over the disks of an existing guest, use\n" +
-					"'" + session.Program + " instance adopt'. The source that a volume has left by a move is refused\n" +
-					"without --force: it is the older copy of that volume.",
+				Description: "The image is neither moved nor changed. --format is required: a guest can write any bytes into a\n" +
+					"raw image, so its content does not show its format. To adopt the disks of an existing guest, use\n" +
+					"'" + session.Program + " instance adopt'. A source that a move has released is refused without --force: it is\n" +
+					"the older copy of that volume.",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "path", Usage: "the image is the file or block device at `PATH`"},
 					&cli.StringFlag{Name: "pool", Usage: "the image is in `POOL`"},
-					&cli.StringFlag{Name: "volume-name", DefaultText: "NAME", Usage: "it is called `V` in the pool"},
+					&cli.StringFlag{Name: "volume-name", DefaultText: "NAME", Usage: "the image has the name `V` in the pool"},
 					formatFlag(""),
 					&cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "the name or id of its `TYPE`"},
 					&cli.BoolFlag{Name: "bootable", Usage: "an instance may boot from it"},
-					&cli.BoolFlag{Name: "force", Usage: "also an image that another volume has left by a move, and that is its older copy"},
+					&cli.BoolFlag{Name: "force", Usage: "also adopt an image that a move has released, the older copy of another volume"},
 					hostFlag("the image is on `HOST`"),
 				},
 			},
@@ -55,23 +55,23 @@ func volumeCommand() *cli.Command {
 			{Name: "show", Usage: "show one volume with its attachments", ArgsUsage: "VOLUME", Action: withSession(volumeShow)},
 			{
 				Name: "set", Usage: "change a volume", ArgsUsage: "VOLUME", Action: withSession(volumeSet),
-				Description: "Changes what is given and leaves the rest.",
+				Description: "Only the given properties change.",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "name", Usage: "give it the name `NAME`"},
 					&cli.BoolFlag{Name: "bootable", Usage: "may an instance boot from it: --bootable or --bootable=false"},
-					&cli.StringFlag{Name: "identity", Usage: "you have put its data on the device that is `IDENTITY` and has its path now, as the refusal of the new device says it"},
+					&cli.StringFlag{Name: "identity", Usage: "you have put the data of the volume on another device, which has its path now: the `IDENTITY` in the refusal of that device"},
 				},
 			},
 			volumeResizeCommand(),
 			volumeSetSizeCommand(),
 			{
 				Name: "delete", Usage: "delete a volume that is not attached, and its bytes", ArgsUsage: "VOLUME", Action: withSession(volumeDelete),
-				Description: "The data of an adopted volume was there before Volferry, so delete asks first, also after a move,\n" +
+				Description: "The data of an adopted volume is older than the volume, so delete asks first, also after a move,\n" +
 					"unless you give --yes. 'volume forget' removes a volume from Volferry and keeps its image.\n" +
-					"The bytes stay of an NBD export, an RBD image and a device in no pool, which Volferry does not\n" +
-					"remove: the output says so.",
+					"Volferry does not remove the bytes of an NBD export, an RBD image and a device in no pool: the\n" +
+					"output says so.",
 				Flags: []cli.Flag{
-					&cli.BoolFlag{Name: "force", Usage: "also a volume whose creation or deletion was interrupted (creating, deleting, error)"},
+					&cli.BoolFlag{Name: "force", Usage: "also delete a volume after an interrupted creation or deletion (creating, deleting, error)"},
 					&cli.BoolFlag{Name: flagYes, Usage: "do not ask whether the data of an adopted volume may be deleted"},
 				},
 			},
@@ -84,11 +84,11 @@ func volumeCommand() *cli.Command {
 			volumeMigrateCommand(),
 			volumeRetypeCommand(),
 			{
-				Name: "which", Usage: "tell which copy of a volume is the good one", ArgsUsage: "VOLUME", Action: withSession(volumeWhich),
-				Description: "Asks the registry (who may), the journal (what was done) and QEMU (what is) for the chain of\n" +
-					"images that holds every acknowledged write, top first, and says whether they agree. It\n" +
-					"changes nothing. The exit status is 7 if no chain is known to be the good one, and 4 if one is\n" +
-					"and they do not agree all the same.",
+				Name: "which", Usage: "show the copy of a volume that has every write", ArgsUsage: "VOLUME", Action: withSession(volumeWhich),
+				Description: "Asks the registry (the permissions), the journal (the past operations) and QEMU (the current\n" +
+					"state) for the chain of images that holds every acknowledged write, top first, and compares the\n" +
+					"answers. It changes nothing. The exit status is 7 if no chain is known to have every write, and 4\n" +
+					"if one is known but the answers do not agree.",
 			},
 		},
 	}
@@ -100,14 +100,14 @@ func formatFlag(standard string) cli.Flag {
 
 func volumeMigrateCommand() *cli.Command {
 	return &cli.Command{
-		Name: "migrate", Usage: "move a volume's data, also under a running guest", ArgsUsage: "VOLUME", Action: withSession(volumeMigrate),
+		Name: "migrate", Usage: "move a volume's data, also while its guest runs", ArgsUsage: "VOLUME", Action: withSession(volumeMigrate),
 		UsageText: session.Program + " volume migrate VOLUME (--to-pool POOL | --to-path PATH) [FLAGS]",
-		Description: "Freezes the source under a local overlay, copies it, checks the copy, and switches the guest\n" +
-			"over; the guest writes all the time and keeps its device, serial and volume id. The volume\n" +
-			"may belong to a running, paused or stopped instance, or to none. 'migration start', 'copy'\n" +
-			"and 'complete' are the same in single steps. A volume with several attachments needs\n" +
-			"--live-shared, or --pause-all where that cannot be: both first say how long its guests\n" +
-			"will stand still, and ask you.\n\n" +
+		Description: "Freezes the source under a local overlay, copies it, checks the copy, and switches the guest to\n" +
+			"the copy; the guest can write all the time and keeps its device, serial and volume id. The volume\n" +
+			"may belong to a running, paused or stopped instance, or to none. 'migration start', 'copy' and\n" +
+			"'complete' make the same move in single steps. A volume with several attachments needs\n" +
+			"--live-shared, or --pause-all where --live-shared is not possible: both first show for how long\n" +
+			"the guests will be paused, and ask you.\n\n" +
 			"For example: " + session.Program + " volume migrate db-data --to-pool fast --bandwidth 100MiB/s",
 		Flags: append(append(targetFlags(), pauseFlags()...), dryRunFlag()),
 	}
@@ -188,8 +188,8 @@ func confirmDelete(c *cli.Context, s *session.Session, v *api.Volume) error {
 	if keptByDelete(v.Location) != "" {
 		return nil // the data stays
 	}
-	return confirm(c, s, fmt.Sprintf("Volume %s was adopted: its data was there before it. Delete it, with its image %s?", v.Name, v.Location.Path),
-		fmt.Sprintf("volume %s was adopted, and its image %s would be deleted: give --yes where nobody can be asked, or use 'volume forget', which leaves it", v.Name, v.Location.Path))
+	return confirm(c, s, fmt.Sprintf("Volume %s was adopted: its data is older than the volume. Delete the volume with its image %s?", v.Name, v.Location.Path),
+		fmt.Sprintf("volume %s was adopted, and its image %s would be deleted: give --yes where there is no terminal, or use 'volume forget', which keeps the image", v.Name, v.Location.Path))
 }
 
 // keptByDelete describes an image that stays when its volume is deleted, or "": a device is
@@ -230,7 +230,7 @@ func volumeMigrate(c *cli.Context, s *session.Session) error {
 			return err
 		}
 	case c.Bool(flagYes) && !target.Overwrite:
-		return cmdline.Usagef("%s--yes goes with --to-path, --pause-all and --live-shared, and there is nothing else to agree to", cmdline.Prefix(c))
+		return cmdline.Usagef("%s--yes goes with --to-path, --pause-all and --live-shared only", cmdline.Prefix(c))
 	}
 	return moveTo(c, s, routes.MigrateVolume, target)
 }

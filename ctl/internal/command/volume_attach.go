@@ -16,18 +16,18 @@ import (
 
 func volumeAttachCommand() *cli.Command {
 	return &cli.Command{
-		Name: "attach", Usage: "give a volume to an instance, also while it runs", ArgsUsage: "VOLUME INSTANCE", Action: withSession(volumeAttach),
+		Name: "attach", Usage: "attach a volume to an instance, also while it runs", ArgsUsage: "VOLUME INSTANCE", Action: withSession(volumeAttach),
 		UsageText: session.Program + " volume attach VOLUME INSTANCE [--device vdb] [--mode rw|ro]\n       " + session.Program + " volume attach VOLUME INSTANCE --root",
 		Description: "A volume has one attachment, unless its type is multiattach: then instances, also on several\n" +
-			"hosts, share it, and it is up to them not to destroy each other's data.\n\n" +
+			"hosts, share it, and the software in their guests must coordinate the writes.\n\n" +
 			"With --root the instance boots from the volume, which replaces the root volume that was detached.\n" +
 			"The instance has to be stopped or shelved_offloaded; it cannot start without a root volume.\n\n" +
-			"A volume that was at the instance before comes back as the disk that it was: device, limits, cache,\n" +
-			"queues, serial and whatever else its definition had. --default-settings makes it a new disk.",
+			"A volume that was attached to the instance before gets its previous disk: device, limits, cache,\n" +
+			"queues, serial and all other parts of the definition. --default-settings makes it a new disk.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "device", DefaultText: "the next free one", Usage: "as `DEVICE` of the instance, for example vdb"},
+			&cli.StringFlag{Name: "device", DefaultText: "the next free device", Usage: "as `DEVICE` of the instance, for example vdb"},
 			&cli.BoolFlag{Name: "root", Usage: "as its root volume, in the slot that is empty"},
-			&cli.BoolFlag{Name: "default-settings", Usage: "as a new disk, without the settings that it had at the instance before"},
+			&cli.BoolFlag{Name: "default-settings", Usage: "as a new disk, without its previous settings at the instance"},
 			&cli.StringFlag{Name: "mode", Value: string(api.ModeRW), DefaultText: "rw", Usage: "`MODE`: rw, or ro for a guest that may only read", Action: cmdline.CheckWord("mode")},
 		},
 	}
@@ -35,12 +35,12 @@ func volumeAttachCommand() *cli.Command {
 
 func volumeDetachCommand() *cli.Command {
 	return &cli.Command{
-		Name: "detach", Usage: "take a volume away from an instance, also while it runs", ArgsUsage: "VOLUME INSTANCE", Action: withSession(volumeDetach),
-		Description: "A running guest is asked to let go of the disk, and its answer is awaited. If it does not\n" +
-			"answer, everything is as before: unmount the disk in the guest, or stop the instance, and try\n" +
-			"again. A root volume is taken from an instance that is stopped or shelved_offloaded; it does not\n" +
-			"start until it has another one.",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "overlook the state of the attachment; refused all the same if the guest has the disk"}},
+		Name: "detach", Usage: "detach a volume from an instance, also while it runs", ArgsUsage: "VOLUME INSTANCE", Action: withSession(volumeDetach),
+		Description: "The command asks a running guest to release the disk, and waits for that. If the guest does not\n" +
+			"release the disk, nothing changes: unmount the disk in the guest, or stop the instance, and try\n" +
+			"again. A root volume can be detached only from a stopped or shelved_offloaded instance, which\n" +
+			"does not start until another root volume is attached.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "ignore the state of the attachment; refused nevertheless if the guest has the disk"}},
 	}
 }
 

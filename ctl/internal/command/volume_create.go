@@ -49,7 +49,7 @@ func volumeAdopt(c *cli.Context, s *session.Session) error {
 	}
 	switch {
 	case in.Path == "" && in.Pool == "":
-		return cmdline.Usagef("volume adopt: say where the image is: --path PATH or --pool POOL")
+		return cmdline.Usagef("volume adopt: the image is missing: give --path PATH or --pool POOL")
 	case in.Path != "" && in.Pool != "":
 		return cmdline.Usagef("volume adopt: --path and --pool exclude each other: give one")
 	case in.Format == "":

@@ -15,11 +15,12 @@ import (
 
 func volumeResizeCommand() *cli.Command {
 	return &cli.Command{
-		Name: "resize", Usage: "make a volume larger, also under a running guest", ArgsUsage: "VOLUME", Action: withSession(volumeResize),
+		Name: "resize", Usage: "make a volume larger, also while its guest runs", ArgsUsage: "VOLUME", Action: withSession(volumeResize),
 		UsageText: session.Program + " volume resize VOLUME --size SIZE",
 		Description: "The volume may belong to a running, paused or stopped instance, or to none. A running guest sees\n" +
-			"the new size at once; its partitions and filesystems are its own to grow. A volume is never made\n" +
-			"smaller. A block device is made larger where it was made (lvextend), and then by this command.\n\n" +
+			"the new size at once; grow its partitions and filesystems in the guest. A volume is never made\n" +
+			"smaller. Make a block device larger with its own tool first (lvextend), and then run this\n" +
+			"command.\n\n" +
 			"For example: " + session.Program + " volume resize db-data --size 40GiB",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "size", Usage: "the new `SIZE`, for example 40GiB or 42949672960 (bytes)"},

@@ -20,11 +20,11 @@ func volumeRetypeCommand() *cli.Command {
 		Name: "retype", Usage: "give a volume another type", ArgsUsage: "VOLUME", Action: withSession(volumeRetype),
 		UsageText: session.Program + " volume retype VOLUME --type TYPE\n" +
 			"       " + session.Program + " volume retype VOLUME --type TYPE --migration-policy on-demand [--to-pool POOL | --to-path PATH] [FLAGS]",
-		Description: "If the new type does not allow the volume's pool, --migration-policy on-demand moves the volume,\n" +
-			"to the pool of its host that the type allows and that has the most room; without it the retype is\n" +
-			"refused. --to-pool and --to-path say where instead: the volume is there afterwards, and is moved\n" +
-			"even if the type would let it stay, as it is if --to-format is not the format that it has. Whether a volume may be attached more than once cannot be\n" +
-			"changed while it is attached.",
+		Description: "If the new type does not allow the volume's pool, --migration-policy on-demand moves the volume\n" +
+			"to the allowed pool of its host with the most room; without it the retype is refused. --to-pool\n" +
+			"and --to-path name the destination instead: the volume is moved there even if the type allows its\n" +
+			"present pool. A --to-format that is not the present format also moves the volume. A type with\n" +
+			"another value of multiattach is refused while the volume is attached.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "type", Usage: "the name or id of its new `TYPE`"},
 			&cli.StringFlag{
@@ -61,13 +61,13 @@ func readRetype(c *cli.Context) (api.VolumeRetype, error) {
 	case in.Type == "":
 		return in, cmdline.Usagef("volume retype: --type is missing: give the new type, for example --type fast")
 	case in.MigrationPolicy != api.RetypeOnDemand && in != bare:
-		return in, cmdline.Usagef("volume retype: --to-pool, --to-path, --to-format, --method, --bandwidth, --pace, --verify, --delete-source, --checkpoints and --yes are of a move: give --migration-policy on-demand too")
+		return in, cmdline.Usagef("volume retype: --to-pool, --to-path, --to-format, --method, --bandwidth, --pace, --verify, --delete-source, --checkpoints and --yes need --migration-policy on-demand")
 	case in.ToPool != "" && in.ToPath != "":
 		return in, cmdline.Usagef("volume retype: --to-pool and --to-path exclude each other: give one, or none")
 	case in.DeleteSource && in.Verify == api.VerifyNone:
 		return in, cmdline.Usagef("volume retype: --delete-source needs a verified copy: leave --verify none out")
 	case in.Overwrite && in.ToPath == "":
-		return in, cmdline.Usagef("volume retype: --yes goes with --to-path, and there is nothing else to agree to")
+		return in, cmdline.Usagef("volume retype: --yes goes with --to-path only")
 	}
 	return in, nil
 }

@@ -115,13 +115,13 @@ func volumeWhich(c *cli.Context, s *session.Session) error {
 	r.Add("libvirt, at rest", chainLines(w.Persistent)...)
 	r.AddIf("explanation", w.Explanation)
 	for _, l := range w.Written {
-		r.Add("written since", l.Path+", which the volume has left by a move, was written since, and may have what the volume lacks; compare the two before you remove it")
+		r.Add("written since", l.Path+", which a move of the volume has released, was written since, and may have data that the volume lacks; compare the two before you delete it")
 	}
 	if err := s.PrintRecord(resp, w.VolumeID, &r); err != nil {
 		return err
 	}
 	if w.Authoritative == nil {
-		return api.Errorf(api.CodeNeedsOperator, "cannot tell which copy of volume %s is the good one: %s",
+		return api.Errorf(api.CodeNeedsOperator, "cannot tell which copy of volume %s has every write: %s",
 			s.NameOf(c.Context, "volumes", c.Args().First()), cmp.Or(w.Explanation, "registry, journal and hypervisor disagree"))
 	}
 	if !w.Agree {

@@ -24,19 +24,19 @@ func typeCommand() *cli.Command {
 				Name: "create", Usage: "create a volume type", ArgsUsage: "NAME", Action: withSession(typeCreate),
 				Flags: []cli.Flag{
 					&cli.BoolFlag{Name: "multiattach", Usage: "volumes of this type may be attached more than once"},
-					&cli.StringSliceFlag{Name: "pool", DefaultText: "every pool", Usage: "let volumes live in `POOL` only; give it again for more"},
+					&cli.StringSliceFlag{Name: "pool", DefaultText: "every pool", Usage: "allow volumes in `POOL` only; repeat the flag for more pools"},
 				},
 			},
 			{Name: "list", Usage: "list volume types", Action: withSession(typeList)},
 			{Name: "show", Usage: "show one volume type", ArgsUsage: "TYPE", Action: withSession(typeShow)},
 			{
 				Name: "set", Usage: "change a volume type", ArgsUsage: "TYPE", Action: withSession(typeSet),
-				Description: "Changes what is given and leaves the rest. Volumes stay where they are.",
+				Description: "Only the given properties change. Volumes stay where they are.",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "name", Usage: "give it the name `NAME`"},
 					&cli.BoolFlag{Name: "multiattach", Usage: "may volumes be attached more than once: --multiattach or --multiattach=false"},
-					&cli.StringSliceFlag{Name: "pool", Usage: "let volumes live in `POOL` only, instead of the pools so far; give it again for more"},
-					&cli.BoolFlag{Name: "every-pool", Usage: "let volumes live in every pool"},
+					&cli.StringSliceFlag{Name: "pool", Usage: "allow volumes in `POOL` only, instead of the present pools; repeat the flag for more pools"},
+					&cli.BoolFlag{Name: "every-pool", Usage: "allow volumes in every pool"},
 				},
 			},
 			{Name: "delete", Usage: "delete a volume type without volumes", ArgsUsage: "TYPE", Action: withSession(typeDelete)},

@@ -19,11 +19,11 @@ import (
 func webCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "web",
-		Usage: "show hosts, pools, moves and what needs an operator in a browser",
-		Description: "Prints the address of a page that shows what the other side knows, as it changes, and what\n" +
-			"to do about it. The page only reads. The address is this machine's own and works once, in\n" +
-			"one browser. To look from elsewhere, forward a port of your choice (ssh -L PORT:127.0.0.1:PORT HOST)\n" +
-			"and have the page served there (--listen 127.0.0.1:PORT). Ctrl-C ends the page.",
+		Usage: "show hosts, pools, moves and problems for an operator in a browser",
+		Description: "Prints the address of a page that shows the state of the daemon or registry as it changes, with\n" +
+			"advice. The page only reads. The address is local to this machine and works once, in one browser.\n" +
+			"To open it from another machine, forward a port of your choice (ssh -L PORT:127.0.0.1:PORT HOST)\n" +
+			"and serve the page there (--listen 127.0.0.1:PORT). Ctrl-C ends the page.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{
 				Name: "listen", Value: web.DefaultAddress, DefaultText: "a free port of 127.0.0.1",
@@ -48,7 +48,7 @@ func serveWeb(c *cli.Context, s *session.Session) error {
 	}
 	l, err := new(net.ListenConfig).Listen(c.Context, "tcp", address)
 	if err != nil {
-		return api.Errorf(api.CodeConflict, "cannot serve the page: %v; without --listen it takes a port that is free", err)
+		return api.Errorf(api.CodeConflict, "cannot serve the page: %v; without --listen it takes a free port", err)
 	}
 	server := web.New(s.Client, web.About{Target: s.Client.Target(), Command: commandFor(c, s), Version: version.String()})
 	if err := printWebURL(s, server.URL(l.Addr())); err != nil {

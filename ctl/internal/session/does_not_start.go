@@ -71,11 +71,11 @@ func (s *Session) notStarted(now unit.State) error {
 	if s.program() == registryProgram {
 		code = api.CodeRegistryUnavailable
 	}
-	advice := fmt.Sprintf("'%[1]s check-config' says whether its configuration is right; 'journalctl -u %[1]s -n 30' has more of what it said.", s.program())
+	advice := fmt.Sprintf("'%[1]s check-config' checks its configuration; 'journalctl -u %[1]s -n 30' shows its last messages.", s.program())
 	if now.GivenUp() {
-		advice += "\nOnce that is mended: " + api.ShellLine("systemctl", "reset-failed", s.unit(), s.program()+".socket") + " && " + api.ShellLine("systemctl", "start", s.program()+".socket", s.unit())
+		advice += "\nAfter the fix: " + api.ShellLine("systemctl", "reset-failed", s.unit(), s.program()+".socket") + " && " + api.ShellLine("systemctl", "start", s.program()+".socket", s.unit())
 	} else {
-		advice += "\nOnce that is mended it starts by itself: systemd tries again every few seconds."
+		advice += "\nAfter the fix it starts by itself: systemd tries again every few seconds."
 	}
 	return &AdvisedError{
 		Err:    api.Errorf(code, "%s does not start: %s", s.program(), now.Why()).With(detailDoesNotStart, s.unit()),

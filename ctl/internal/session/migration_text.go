@@ -90,13 +90,13 @@ func StandingText(m *api.Migration) string {
 	case api.MigrationCompleted:
 		return fmt.Sprintf("Volume %s is at %s.", render.VolumeName(m), render.Location(m.Dst))
 	case api.MigrationCancelled, api.MigrationError:
-		return fmt.Sprintf("Everything was taken back: volume %s is at %s as before.", render.VolumeName(m), render.Location(m.Src))
+		return fmt.Sprintf("The move was undone: volume %s is at %s as before.", render.VolumeName(m), render.Location(m.Src))
 	case api.MigrationCancelling:
 		return cancellingAdvice(m)
 	case api.MigrationStarted, api.MigrationCopied:
 		goOn, back := m.Cures()
 		if m.State == api.MigrationStarted && m.ExternalCopy && !m.ChainChanged() {
-			goOn = "mend the copy, then " + goOn
+			goOn = "repair the copy, then " + goOn
 		}
 		return fmt.Sprintf("Migration %s of volume %s is in state %s.\nTry again:    %s\nTake it back: %s", m.ID, render.VolumeName(m), m.State, goOn, back)
 	default:
@@ -132,6 +132,6 @@ func duration(m *api.Migration) time.Duration {
 func pausedAdvice(m *api.Migration) string {
 	_, at := m.PausedGoal()
 	again, _ := m.Cures()
-	return fmt.Sprintf("Volume %s is at %s, and nothing was lost. Mend what the message says, then try again: %s",
+	return fmt.Sprintf("Volume %s is at %s, and nothing was lost. Fix the problem in the message, then try again: %s",
 		render.VolumeName(m), render.Location(at), again)
 }

@@ -48,7 +48,7 @@ func (s *Session) noteStale(resp Response) {
 		return
 	}
 	s.staleNoted = true
-	s.Say("The registry is away: this is what it said %s ago; what was done since may be missing.", render.Seconds(age))
+	s.Say("The registry does not answer: this is its answer of %s ago; later changes may be missing.", render.Seconds(age))
 }
 
 // Say writes a line for the user on stderr, unless --quiet was given.

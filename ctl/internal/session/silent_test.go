@@ -56,15 +56,15 @@ func TestAReadThatNobodyAnswersSaysWhatItWaitsFor(t *testing.T) {
 	if _, err := Send(ctx, &s, routes.DeleteVolume, routes.None{}, "db"); !errors.Is(err, ErrMaybeDone) {
 		t.Errorf("a change without an answer: %v, want that it may have been done", err)
 	}
-	if got, want := stderr.String(), "Waiting for an answer from "+l.Addr().String()+" (3s); if it does not come, 'systemctl status volferryd' or 'volferryd check-config' says why.\n"; got != want {
+	if got, want := stderr.String(), "Waiting for an answer from "+l.Addr().String()+" (3s); if no answer comes, 'systemctl status volferryd' or 'volferryd check-config' shows why.\n"; got != want {
 		t.Errorf("said %q, want %q", got, want)
 	}
 }
 
 func TestAnAnswerThatNeverComesNamesWhatSaysWhy(t *testing.T) {
 	for target, want := range map[string]string{
-		"/run/other.sock": "'systemctl status volferryd' says why it is not up, and 'volferryd check-config'",
-		RegistrySocket:    "'systemctl status volferry-registry' says why it is not up, and 'volferry-registry check-config'",
+		"/run/other.sock": "'systemctl status volferryd' shows why it does not run, and 'volferryd check-config'",
+		RegistrySocket:    "'systemctl status volferry-registry' shows why it does not run, and 'volferry-registry check-config'",
 	} {
 		c, err := client.New(target)
 		if err != nil {

@@ -33,7 +33,7 @@ func (s *Session) explainUnreachable(ctx context.Context, err error) error {
 		said.Code = api.CodeRegistryUnavailable
 	}
 	advice := "Start " + program + ", or name another socket with --socket or VOLFERRY_SOCKET; '" + api.ShellLine("systemctl", "status", program) +
-		"' says why it is not up, and '" + program + " check-config' whether its configuration is right."
+		"' shows why it does not run, and '" + program + " check-config' checks its configuration."
 	if IsRemote(s.Client.Target()) {
 		advice = ""
 	}
@@ -46,5 +46,5 @@ func (s *Session) whyNoAnswer() string {
 	if IsRemote(s.Client.Target()) {
 		return ""
 	}
-	return "; if it does not come, '" + api.ShellLine("systemctl", "status", s.program()) + "' or '" + s.program() + " check-config' says why"
+	return "; if no answer comes, '" + api.ShellLine("systemctl", "status", s.program()) + "' or '" + s.program() + " check-config' shows why"
 }

@@ -110,10 +110,10 @@ func (s *Session) Await(ctx context.Context, w Work) (Response, error) {
 func (s *Session) FollowError(err error, advice string) error {
 	switch {
 	case errors.Is(err, context.Canceled):
-		return &DetachedError{Advice: "Detached; the operation goes on.\n" + advice}
+		return &DetachedError{Advice: "Detached; the operation continues.\n" + advice}
 	case errors.Is(err, ErrConnectionLost):
 		return &AdvisedError{
-			Err: api.Errorf(api.CodeHypervisorUnavailable, "%s did not come back within %s; the operation goes on when it does",
+			Err: api.Errorf(api.CodeHypervisorUnavailable, "%s did not come back within %s; the operation continues when it does",
 				s.Client.Target(), render.Duration(outageTimeout)),
 			Exit:   api.ExitUnavailable,
 			Advice: advice,

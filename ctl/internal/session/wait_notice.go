@@ -81,22 +81,22 @@ func waitReason(op *api.Op) string {
 	case "hypervisor":
 		return "libvirt, which does not answer"
 	case "processes":
-		return "volferryd-processes, which does not say what the processes of guests have open (`systemctl status volferryd-processes.socket volferryd-processes.service`)"
+		return "volferryd-processes, which does not report the open files of guests (`systemctl status volferryd-processes.socket volferryd-processes.service`)"
 	case "storage":
 		return "the storage, which does not answer"
 	case "wake":
 		return "the guest to run or to be off: it is asleep or has crashed (virsh dompmwakeup; reset, then resume; or destroy)"
 	case "backup":
-		return "the end of a backup of the guest's disk, which somebody else has begun (virsh domjobabort ends it)"
+		return "the end of a backup of the guest's disk, which another program has begun (virsh domjobabort ends it)"
 	case "resume":
-		return "libvirt to resume the guest, which is paused; `volferryctl status` says why it does not"
+		return "libvirt to resume the guest, which is paused; `volferryctl status` shows why it does not"
 	case "guest":
 		return "the guest, which still has the disk"
 	case "turn":
 		if op.Behind != "" {
-			return "operation " + op.Behind + ", which was asked for before"
+			return "operation " + op.Behind + ", which was requested before"
 		}
-		return "another operation, which was asked for before"
+		return "another operation, which was requested before"
 	case "":
 		return stepWaitReasons[op.Step]
 	}
@@ -107,7 +107,7 @@ func waitReason(op *api.Op) string {
 var stepWaitReasons = map[string]string{
 	"power_off":   "the guest to shut down",
 	"stop":        "the guest to shut down",
-	"detach_live": "the guest to let go of the disk",
+	"detach_live": "the guest to release the disk",
 }
 
 // startWaitNotice reports what the op waits for, after a few seconds, until stop is called. It

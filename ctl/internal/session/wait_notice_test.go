@@ -54,7 +54,7 @@ func TestAnotherReasonToWaitIsNews(t *testing.T) {
 		return &api.Op{State: "running", Step: "power_off"}
 	})
 	want := []string{
-		"Waiting for operation o-1, which was asked for before (3s); Ctrl-C leaves it running.",
+		"Waiting for operation o-1, which was requested before (3s); Ctrl-C leaves it running.",
 		"Waiting for the guest to shut down (5s); Ctrl-C leaves it running.",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -18,10 +18,10 @@ const DefaultAddress = "127.0.0.1:0"
 func CheckAddress(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", fmt.Errorf("%q is no address with a port: give one like 127.0.0.1:9645", address)
+		return "", fmt.Errorf("%q is not an address with a port: give one like 127.0.0.1:9645", address)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return "", fmt.Errorf("%q is no port: give a number, or 0 for one that is free", port)
+		return "", fmt.Errorf("%q is not a port: give a number, or 0 for a free port", port)
 	}
 	if host == "localhost" {
 		host = "127.0.0.1"
