@@ -32,12 +32,12 @@ func settled(state string) string {
 }
 
 // restCall returns the last call that may have suspended or saved an instance since it entered its
-// state.
+// state. For a pending instance no such call was made.
 func restCall(p *workflow.Pause, g workflow.PauseInstance) hostop.Request {
 	if g.State == workflow.PauseChecked {
 		return suspendRequest(p, g)
 	}
-	return saveRequest(p, g) // an older version saved pending instances directly
+	return saveRequest(p, g)
 }
 
 // restBegun reports whether a host may have begun to suspend or save an instance in one of the
