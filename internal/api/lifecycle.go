@@ -165,14 +165,13 @@ type InstanceSave struct {
 
 // InstanceRestore makes a host restore a saved instance with the volume at Location (POST
 // /v1/instances/{instance}/restore, id M.restore.I if Location is the destination and M.back.I if
-// it is the source). Paused has to be true: the guest stays paused, guarded and with its save
-// image until InstanceResume. If the instance was off, the host only checks that it still is. With
-// DiscardMemory (id M.discard.I) the host discards the RAM instead, and the instance is off.
+// it is the source). The guest stays paused, guarded and with its save image until InstanceResume.
+// If the instance was off, the host only checks that it still is. With DiscardMemory (id
+// M.discard.I) the host discards the RAM instead, and the instance is off.
 type InstanceRestore struct {
 	MigrationID   string   `json:"migration_id"`
 	VolumeID      string   `json:"volume_id"`
 	Location      Location `json:"location"`
-	Paused        bool     `json:"paused"`
 	DiscardMemory bool     `json:"discard_memory,omitempty"`
 }
 

@@ -208,7 +208,7 @@ func TestKillAtEveryStepOfAMoveWithAllGuestsPaused(t *testing.T) {
 	crash.LeftToTestCrash(t)
 	s := startSharers(t, startHost(t))
 	x, blow := s.trial(), s.daemonDies(s.neverLoose)
-	ps := points{"instance_suspend.suspend.after_do", "instance_restore_paused.wake.after_do", "instance_resume.forget_memory.after_do"}
+	ps := points{"instance_suspend.suspend.after_do", "instance_restore_paused.wake.after_do", "instance_resume.remove_save_image.after_do"}
 	if crash.Every() {
 		ps = x.way(t).ofPauseAll().where(point.atEffect)
 	}

@@ -81,10 +81,11 @@ type input struct {
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
 
-	// From is the registry's state of an attachment that is to end; empty in older versions' ops.
-	From  api.AttachmentState `json:"from,omitempty"`
-	Force bool                `json:"force,omitempty"`
-	// Request is the id of the caller's op, in a following op.
+	// From is the registry's state of an attachment that is to end. It is empty in an attach.
+	From api.AttachmentState `json:"from,omitempty"`
+	// Force ignores the state of the attachment.
+	Force bool `json:"force,omitempty"`
+	// Request is the id of the caller's op, in an op that follows it.
 	Request string `json:"request,omitempty"`
 	request.Body
 }

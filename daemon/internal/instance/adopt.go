@@ -364,8 +364,9 @@ func BootIndexes(disks []hv.Disk) map[string]*int {
 	return out
 }
 
-// Reported returns an instance's state for a report. An older registry does not know the
-// standstill states, so they are reported as paused, with a separate standstill.
+// Reported returns the state of an instance for a report, and its standstill. The rules of the
+// registry are the same for all paused instances, so a guest that is paused by itself has the state
+// paused.
 func Reported(dom *hv.Domain) (state, standstill api.InstanceState) {
 	state = StateOf(dom)
 	if state.Standstill() {

@@ -63,7 +63,7 @@ func TestMemoryThatIsGivenUpLeavesTheInstanceOffAndGuardedUntilItIsResumed(t *te
 				must(t, d.world.copied())
 				rested(t, d)
 				d.world.set(func() { d.world.refused = map[string]bool{api.PermitRestore: true, api.PermitResume: true} })
-				discard := api.InstanceRestore{Location: d.world.location(pausedDst), Paused: true, DiscardMemory: true}
+				discard := api.InstanceRestore{Location: d.world.location(pausedDst), DiscardMemory: true}
 				wantState(t, d.restoreAs("discard", pausedWeb, discard), op.StateDone, "")
 				must(t, d.world.asleep(false))
 				if d.world.Start(pausedWeb) == nil {
@@ -102,10 +102,9 @@ func TestAGuestIsNotRestoredFromItsSaveBesideOneThatSomebodyHasLetRunOn(t *testi
 	}, hv.StateRunning, hv.StateRunning)
 }
 
-func TestAGuestThatWasNotSuspendedIsNotSavedAndOneIsNotRestoredToRunOnAtOnce(t *testing.T) {
+func TestAGuestThatWasNotSuspendedIsNotSaved(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.saveOnly("save", pausedWeb), op.StateUndone, api.CodeStateForbidden)
-		wantState(t, d.restoreAs("restore", pausedWeb, api.InstanceRestore{Location: d.world.location(pausedSrc)}), op.StateUndone, api.CodeStateForbidden)
 		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
 	}, hv.StateRunning)
 }

@@ -583,7 +583,6 @@ func TestMatrixOfSuspend(t *testing.T) {
 
 // The check of each kind of restore: the resulting state of its guest.
 var restores = map[string]func(*pauseSubject) error{
-	subject.KindRestore:       func(s *pauseSubject) error { return s.as(pausedWeb, s.was, pausedDst) },
 	subject.KindRestorePaused: func(s *pauseSubject) error { return s.ready(s.was) },
 	subject.KindDiscard:       func(s *pauseSubject) error { return s.asleep(false) },
 }
@@ -595,11 +594,7 @@ func TestMatrixOfRestore(t *testing.T) {
 				optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 					s := newPauseSubject(t, kind, state)
 					d := startPauseDaemon(t, s.pauseWorld)
-					if kind == subject.KindRestore { // an older version has saved the guest
-						saveAsBefore(t, s, d)
-					} else {
-						wantState(t, d.save("save"), op.StateDone, "")
-					}
+					wantState(t, d.save("save"), op.StateDone, "")
 					must(t, s.copied())
 					s.in.Location = s.location(pausedDst)
 					s.done = done
@@ -609,26 +604,6 @@ func TestMatrixOfRestore(t *testing.T) {
 			})
 		}
 	}
-}
-
-// saveAsBefore saves an instance like older versions: without suspending it first.
-func saveAsBefore(t *testing.T, s *pauseSubject, d *pauseDaemon) {
-	t.Helper()
-	wantState(t, d.save("save"), op.StateDone, "")
-	journal := optest.NewJournal()
-	for _, o := range must1(t, d.now().admission.Journal.Group, pausedWeb) {
-		if o.Kind == subject.KindSave {
-			_, err := journal.Create(t.Context(), o)
-			must(t, err)
-			for _, r := range must1(t, s.journal.Records, o.ID) {
-				if r.Step == "save" && len(r.Data) > 0 {
-					r.Data = []byte(`{"state":"` + string(s.was) + `"}`)
-				}
-				must(t, journal.Append(t.Context(), r))
-			}
-		}
-	}
-	s.journal = journal
 }
 
 func TestMatrixOfResume(t *testing.T) {
@@ -647,11 +622,4 @@ func TestMatrixOfResume(t *testing.T) {
 			}})
 		})
 	}
-}
-
-func must1[T any](t *testing.T, read func(context.Context, string) (T, error), id string) T {
-	t.Helper()
-	v, err := read(t.Context(), id)
-	must(t, err)
-	return v
 }

@@ -395,7 +395,7 @@ func (d *pauseDaemon) restore(id, instance, at string) op.Status {
 }
 
 func (d *pauseDaemon) restorePaused(id, instance, at string) op.Status {
-	return d.restoreAs(id, instance, api.InstanceRestore{Location: d.world.location(at), Paused: true})
+	return d.restoreAs(id, instance, api.InstanceRestore{Location: d.world.location(at)})
 }
 
 func (d *pauseDaemon) restoreAs(id, instance string, in api.InstanceRestore) op.Status {

@@ -110,7 +110,7 @@ func TestNoGuestIsRestoredThroughALinkInAPool(t *testing.T) {
 				} else {
 					d.world.Inject(hvtest.Fault{Call: "SetConfigChain", After: true, Do: func() { planted.Plant(t) }})
 				}
-				st := d.restoreAs("restore", pausedWeb, api.InstanceRestore{Location: planted.Location, Paused: true})
+				st := d.restoreAs("restore", pausedWeb, api.InstanceRestore{Location: planted.Location})
 				wantState(t, st, op.StateUndone, api.CodeNeedsOperator)
 				planted.Named(t, st.Failure.Message)
 				planted.Untouched(t)

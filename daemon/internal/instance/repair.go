@@ -17,7 +17,7 @@ import (
 // disk, also for a running guest.
 func (m *Manager) BeginRepair(ctx context.Context, opID, instanceRef string, how api.InstanceRepair) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
-		OpID: opID, Kind: subject.KindRepair, Body: repairBody(instanceRef, how),
+		OpID: opID, Kind: subject.KindRepair, Body: instanceBody{instanceRef, how},
 		Decide: func(ctx context.Context) (request.Input, error) {
 			inst, err := m.env.Subject.FindInstance(ctx, instanceRef)
 			if err != nil {
@@ -35,13 +35,4 @@ func (m *Manager) BeginRepair(ctx context.Context, opID, instanceRef string, how
 			return in, m.env.Repair.CheckRepair(ctx, in)
 		},
 	})
-}
-
-// repairBody returns a repair's body. Without flags it equals an older version's: the journal
-// recognises repeated requests by the body.
-func repairBody(instance string, how api.InstanceRepair) instanceBody {
-	if how == (api.InstanceRepair{}) {
-		return instanceBody{Instance: instance}
-	}
-	return instanceBody{instance, how}
 }

@@ -28,10 +28,6 @@ func (m *Manager) BeginRestore(ctx context.Context, opID, instanceRef string, in
 			if err != nil {
 				return nil, err
 			}
-			if !in.Paused {
-				return nil, api.Errorf(api.CodeStateForbidden, "cannot restore instance %s: it would have to run on before the other guests of volume %s are restored; is the registry older than this host's volferryd?",
-					input.InstanceName, input.VolumeName)
-			}
 			input.Location = in.Location
 			return input, nil
 		},

@@ -93,7 +93,6 @@ func testKept(t *testing.T, env *realEnv) {
 	step("Pivot", def1, func() error { return env.conn.Pivot(ctx, id, "vda") })
 	step("Resume", nil, func() error { return env.conn.Resume(ctx, id) })
 	step("PutWriteLimit", nil, func() error { return env.conn.PutWriteLimit(ctx, id, "vda", 1<<20) })
-	step("ResetWriteLimit", nil, func() error { return env.conn.ResetWriteLimit(ctx, id, "vda") })
 	step("SaveMemory", nil, func() error { return env.conn.SaveMemory(ctx, id, saved) })
 	step("RestoreMemory", []string{nvram}, func() error { return env.conn.RestoreMemory(ctx, id, saved, hv.RestoreOptions{}) })
 	env.Destroy(t, id)

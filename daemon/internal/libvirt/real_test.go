@@ -203,7 +203,6 @@ func testOwnersLimits(t *testing.T, env *realEnv) {
 	}{
 		{func() error { return env.conn.PutWriteLimit(t.Context(), id, "vda", 1_500_000) }, "1500000"},
 		{func() error { return env.conn.PutWriteLimit(t.Context(), id, "vda", 0) }, "0"},
-		{func() error { return env.conn.ResetWriteLimit(t.Context(), id, "vda") }, "2000000"},
 	} {
 		if err := step.set(); err != nil {
 			t.Fatal(err)

@@ -19,31 +19,16 @@ type byteLimits struct {
 	total, read, write uint64
 }
 
-// ResetWriteLimit implements hv.Hypervisor.
-func (c *Conn) ResetWriteLimit(ctx context.Context, id, target string) error {
-	dom, err := c.Domain(ctx, id)
-	if err != nil {
-		return err
-	}
-	var config byteLimits
-	if dom.ConfigDisk(target) != nil {
-		if config, err = c.limits(ctx, id, target, golibvirt.DomainAffectConfig); err != nil {
-			return err
-		}
-	}
-	return c.PutWriteLimit(ctx, id, target, int64(config.write)) //nolint:gosec // libvirt bounds it below 2^63
-}
-
 // LiveWriteLimit implements hv.Hypervisor.
 func (c *Conn) LiveWriteLimit(ctx context.Context, id, target string) (int64, error) {
-	live, err := c.limits(ctx, id, target, golibvirt.DomainAffectLive)
+	live, err := c.limits(ctx, id, target)
 	return int64(live.write), err //nolint:gosec // libvirt bounds it below 2^63
 }
 
 // PutWriteLimit implements hv.Hypervisor. libvirt sets the three byte limits as one group, so the
 // call also sends the owner's read limit.
 func (c *Conn) PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error {
-	live, err := c.limits(ctx, id, target, golibvirt.DomainAffectLive)
+	live, err := c.limits(ctx, id, target)
 	if err != nil {
 		return err
 	}
@@ -70,7 +55,8 @@ func (c *Conn) putLimits(ctx context.Context, id, target string, to byteLimits) 
 		})
 }
 
-func (c *Conn) limits(ctx context.Context, id, target string, of golibvirt.DomainModificationImpact) (byteLimits, error) {
+// limits reads the limits of the live disk.
+func (c *Conn) limits(ctx context.Context, id, target string) (byteLimits, error) {
 	s, err := c.reads()
 	if err != nil {
 		return byteLimits{}, fmt.Errorf("read limits of disk %s of domain %s: %w", target, id, err)
@@ -78,7 +64,7 @@ func (c *Conn) limits(ctx context.Context, id, target string, of golibvirt.Domai
 	return onLive(ctx, c, s, c.callTimeout, "read limits of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) (byteLimits, error) {
 			// With 0 parameters libvirt would return only their number.
-			params, _, err := lv.DomainGetBlockIOTune(dom, golibvirt.OptString{target}, maxTuneParams, uint32(of))
+			params, _, err := lv.DomainGetBlockIOTune(dom, golibvirt.OptString{target}, maxTuneParams, uint32(golibvirt.DomainAffectLive))
 			var limits byteLimits
 			for _, p := range params {
 				n, _ := p.Value.I.(uint64)

@@ -129,18 +129,14 @@ func partitionOf(dir, number string) string {
 
 var numbered = regexp.MustCompile(`^device \d+:\d+$`)
 
-// IsNumberPrint reports whether a fingerprint is of a device without its own identity.
-func IsNumberPrint(fingerprint string) bool { return numbered.MatchString(fingerprint) }
-
-// SameImagePrint reports whether an earlier and a present fingerprint can belong to one image. An
-// older version of this program fingerprinted a device with an identity by its number: that
-// difference proves nothing. Nor does a difference by multipath or another kernel (SameIdentity).
+// SameImagePrint reports whether an earlier and a present fingerprint can belong to one image. A
+// difference by multipath or another kernel proves nothing (SameIdentity).
 func SameImagePrint(earlier, now string) bool {
 	if earlier == now {
 		return true
 	}
 	identity := IdentityIn(now)
-	return identity != "" && (IsNumberPrint(earlier) || SameIdentity(IdentityIn(earlier), identity))
+	return identity != "" && SameIdentity(IdentityIn(earlier), identity)
 }
 
 const devicePrefix = "device "
@@ -152,7 +148,7 @@ func IsDevicePrint(fingerprint string) bool { return strings.HasPrefix(fingerpri
 // others on each host that has it. It is empty for a file, and for a device without a printable
 // identity.
 func IdentityIn(fingerprint string) string {
-	if !IsDevicePrint(fingerprint) || IsNumberPrint(fingerprint) || api.Printable(fingerprint) != fingerprint {
+	if !IsDevicePrint(fingerprint) || numbered.MatchString(fingerprint) || api.Printable(fingerprint) != fingerprint {
 		return ""
 	}
 	return strings.TrimPrefix(fingerprint, devicePrefix)

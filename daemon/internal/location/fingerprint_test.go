@@ -145,7 +145,7 @@ func tool(t *testing.T, name string, args ...string) {
 	}
 }
 
-func TestFingerprintsOfAnOlderVersionProveNothingAgainstADevice(t *testing.T) {
+func TestADeviceIsKnownByItsIdentityAndWithoutOneByItsNumber(t *testing.T) {
 	for _, c := range []struct {
 		earlier, now string
 		want         bool
@@ -154,7 +154,8 @@ func TestFingerprintsOfAnOlderVersionProveNothingAgainstADevice(t *testing.T) {
 		{"device naa.1", "device naa.2", false},
 		{"device naa.1", "device 8:0", false},
 		{"device 8:0", "device 8:16", false},
-		{"device 7:0", "device loop /a inode 5", true},
+		{"device 8:0", "device 8:0", true},
+		{"device 7:0", "device loop /a inode 5", false},
 		{"device 7:0", "inode 5", false},
 		{"inode 5", "device naa.1", false},
 		{"device naa.1", "", false},
@@ -235,7 +236,7 @@ func TestWhatAHostSaysOfADeviceInOtherWordsIsTheSameImage(t *testing.T) {
 		same         bool
 	}{
 		{"device naa.6001405aa", "device mpath-36001405aa", true},
-		{"device 8:16", "device naa.6001405aa", true},
+		{"device 8:16", "device naa.6001405aa", false},
 		{"device naa.6001405aa", "device naa.6001405bb", false},
 		{"device naa.6001405aa", "device 8:16", false},
 		{"inode 7 of 1.0", "inode 8 of 1.0", false},

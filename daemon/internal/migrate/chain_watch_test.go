@@ -273,7 +273,7 @@ func TestAGuardOfTheWatchGoesWithTheMigrationEvenIfTheDaemonDiesInBetween(t *tes
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.begin(toNewPool)
 		s := move.Spec{MigrationID: mig.ID}
-		must(t, d.world.Guards.Set(testInstance, overlay.ChainOwner(&s), "as an older daemon saw it"))
+		must(t, d.world.Guards.Set(testInstance, overlay.ChainOwner(&s), "as a daemon saw it that has died"))
 		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(t, err)
 		d.until(mig.ID, api.MigrationCancelled)

@@ -47,8 +47,7 @@ func TestASourceThatAStrangersGuestHasWrittenIsKept(t *testing.T) {
 	}
 }
 
-// The counters of a device begin at zero when its host boots, and an older version kept no stamp of
-// a mirror's source.
+// The counters of a device begin at zero when its host boots.
 func TestOfADeviceThatIsLeftNobodyCanTellAfterAReboot(t *testing.T) {
 	for _, method := range []string{api.MethodOverlay, api.MethodMirror} {
 		t.Run(method, func(t *testing.T) {

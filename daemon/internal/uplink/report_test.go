@@ -40,7 +40,7 @@ func TestADomainThatStartsIsNotReportedInError(t *testing.T) {
 	}
 }
 
-// Its state will not change by itself, and an older registry knows it only as paused.
+// Its state will not change by itself, and the registry decides by the state paused.
 func TestAGuestThatStandsStillIsReportedAtOnceAsPausedAndWhy(t *testing.T) {
 	u := &Uplink{}
 	for why, want := range map[hv.PauseReason]api.InstanceState{hv.PauseAsleep: api.InstanceAsleep, hv.PauseCrashed: api.InstanceCrashed} {

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/protocol"
 )
 
 // identityOf returns the identity of the device at a path.
@@ -73,8 +72,7 @@ func look(t *testing.T, w *world) string {
 	return log.String()
 }
 
-// A volume of an older version has no identity, nor has a volume that a move brought to a new
-// device.
+// A volume that a move brought to a new device has no identity until the registry gets it.
 func TestAVolumeWithoutAnIdentityGetsThatOfItsDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -86,13 +84,12 @@ func TestAVolumeWithoutAnIdentityGetsThatOfItsDevice(t *testing.T) {
 	})
 }
 
-// An older registry, and a move that has begun since, are no faults of the image.
+// A move that has begun since is no fault of the image.
 func TestAnIdentityThatTheRegistryCannotTakeIsNotWarnedOf(t *testing.T) {
-	older := protocol.Announcement{}.Check("the program at R", []string{protocol.Identities})
 	for _, c := range []struct {
 		refused error
 		warns   bool
-	}{{older, false}, {api.Errorf(api.CodeMigrationActive, "it moves"), false}, {api.Errorf(api.CodeConflict, "it is another"), true}} {
+	}{{api.Errorf(api.CodeMigrationActive, "it moves"), false}, {api.Errorf(api.CodeConflict, "it is another"), true}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			w.onDevice(t, "")

@@ -97,8 +97,8 @@ func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 		return nil
 	}
 	_, err = m.env.Registry.IdentifyVolume(ctx, uuid.NewString(), v.ID, api.VolumeIdentify{Path: v.Location.Path, Identity: info.Identity})
-	if refused := (*api.Error)(nil); errors.As(err, &refused) && (refused.Details["lacks"] != nil || refused.Code == api.CodeMigrationActive) {
-		return nil // the registry is older, or a move has begun
+	if refused := (*api.Error)(nil); errors.As(err, &refused) && refused.Code == api.CodeMigrationActive {
+		return nil // a move has begun, which is no fault of the image
 	}
 	return err
 }

@@ -230,9 +230,6 @@ func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 		var in api.InstanceRestore
 		d.read(body, &in)
 		d.rest(in.MigrationID, id, in.VolumeID, in.Location)
-		if !in.Paused {
-			s.wrong("guest %s is to be restored, and not to stand still", id)
-		}
 		return func() *api.Error { return d.restore(in, id) }
 	case "resume":
 		var in api.InstanceResume

@@ -86,7 +86,7 @@ func restoreRequest(p *workflow.Pause, g workflow.PauseInstance) hostop.Request 
 	}
 	return hostop.Request{
 		HostID: g.Host.ID, HostName: g.Host.Name, Key: hostop.Key(m.ID, verb, g.Attempt, g.ID), Path: routes.RestoreInstance.PathOf(g.ID),
-		Body: api.InstanceRestore{MigrationID: m.ID, VolumeID: m.VolumeID, Location: at, Paused: true, DiscardMemory: g.Discard},
+		Body: api.InstanceRestore{MigrationID: m.ID, VolumeID: m.VolumeID, Location: at, DiscardMemory: g.Discard},
 	}
 }
 

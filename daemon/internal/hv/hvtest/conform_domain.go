@@ -121,7 +121,6 @@ func testNotFound(t *testing.T, b *bench) {
 		"CommitActive":        b.hv.CommitActive(ctx, g.id, "vdz", 0),
 		"Pivot":               b.hv.Pivot(ctx, g.id, "vdz"),
 		"AbortJob":            b.hv.AbortJob(ctx, g.id, "vdz"),
-		"ResetWriteLimit":     b.hv.ResetWriteLimit(ctx, g.id, "vdz"),
 		"PutWriteLimit":       b.hv.PutWriteLimit(ctx, g.id, "vdz", 1<<20),
 		"LiveWriteLimit":      noLimit,
 		"GrowDisk":            b.hv.GrowDisk(ctx, g.id, "vdz", 2*diskBytes),
@@ -161,7 +160,6 @@ func testNotActive(t *testing.T, b *bench) {
 		"Pivot":           b.hv.Pivot(ctx, id, "vda"),
 		"SetJobBandwidth": b.hv.SetJobBandwidth(ctx, id, "vda", 1<<20),
 		"EndConnections":  b.hv.EndConnections(ctx, id, "nbd://127.0.0.1/none"),
-		"ResetWriteLimit": b.hv.ResetWriteLimit(ctx, id, "vda"),
 		"PutWriteLimit":   b.hv.PutWriteLimit(ctx, id, "vda", 1<<20),
 		"LiveWriteLimit":  noLimit,
 		"GrowDisk":        b.hv.GrowDisk(ctx, id, "vda", 2*diskBytes),
@@ -230,13 +228,6 @@ func testWriteLimit(t *testing.T, b *bench) {
 		ok(t, g.hv.PutWriteLimit(t.Context(), g.id, "vda", limit))
 		if got, err := g.hv.LiveWriteLimit(t.Context(), g.id, "vda"); err != nil || got != limit {
 			t.Errorf("the limit is %d, %v; want %d", got, err, limit)
-		}
-	}
-	ok(t, g.hv.PutWriteLimit(t.Context(), g.id, "vda", 1<<20))
-	for range 2 {
-		ok(t, g.hv.ResetWriteLimit(t.Context(), g.id, "vda"))
-		if got, err := g.hv.LiveWriteLimit(t.Context(), g.id, "vda"); err != nil || got != 0 {
-			t.Errorf("the limit is %d, %v; want that of the definition, none", got, err)
 		}
 	}
 }

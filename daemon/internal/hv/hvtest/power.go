@@ -49,17 +49,6 @@ func (f *Fake) setRunning(ctx context.Context, name, id string, paused bool) err
 	})
 }
 
-// ResetWriteLimit implements hv.Hypervisor. Definitions of the fake have no limits.
-func (f *Fake) ResetWriteLimit(ctx context.Context, id, target string) error {
-	return f.call(ctx, "ResetWriteLimit", func() error {
-		dom, _, err := f.liveDisk(id, target)
-		if err == nil {
-			dom.limits[target] = 0
-		}
-		return err
-	})
-}
-
 // LiveWriteLimit implements hv.Hypervisor.
 func (f *Fake) LiveWriteLimit(ctx context.Context, id, target string) (limit int64, err error) {
 	err = f.call(ctx, "LiveWriteLimit", func() error {

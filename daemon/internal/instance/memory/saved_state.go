@@ -64,17 +64,7 @@ func (e *Env) suspendedState(ctx context.Context, in *PauseInput) (is SavedState
 	return is, err
 }
 
-// stateBefore returns an instance's state before the migration. An older version saved instances
-// without suspending them first.
-func (e *Env) stateBefore(ctx context.Context, in *PauseInput) (SavedState, error) {
-	is, err := e.suspendedState(ctx, in)
-	if err != nil || is.State != "" {
-		return is, err
-	}
-	return e.SavedState(ctx, in)
-}
-
-// asleep reports whether the instance's RAM is only in the save image.
+// asleep reports whether the instance has no process, and its RAM is in the save image.
 func (e *Env) asleep(ctx context.Context, in *PauseInput) (bool, error) {
 	there, err := SaveImageExists(in)
 	if err != nil || !there {
@@ -136,5 +126,5 @@ func savedStateOf(r *op.Run) (SavedState, error) {
 // pauseKinds are the op kinds of a move with all guests paused, with true for kinds that bring an
 // instance back.
 var pauseKinds = map[string]bool{
-	subject.KindSuspend: false, subject.KindSave: false, subject.KindRestore: true, subject.KindRestorePaused: true, subject.KindDiscard: true, subject.KindResume: true,
+	subject.KindSuspend: false, subject.KindSave: false, subject.KindRestorePaused: true, subject.KindDiscard: true, subject.KindResume: true,
 }

@@ -18,7 +18,7 @@ import (
 const (
 	stepNameWake = "wake"
 	// After the removal of the save image there is no way back.
-	StepNameRemoveSaveImage = "forget_memory"
+	StepNameRemoveSaveImage = "remove_save_image"
 	stepNameResume          = "resume"
 )
 

@@ -15,7 +15,7 @@ import (
 // StepStateBefore reads the instance's state before the migration, while no other op works on it.
 func (e *Env) StepStateBefore() op.Step {
 	return subject.Step(subject.StepNameSavedState, func(ctx context.Context, r *op.Run, in *PauseInput) error {
-		was, err := e.stateBefore(ctx, in)
+		was, err := e.suspendedState(ctx, in)
 		if err != nil {
 			return err
 		}

@@ -49,7 +49,7 @@ const (
 // saved memory would be older than its writes.
 func (e *Env) checkSuspended(ctx context.Context, in *PauseInput, was SavedState) error {
 	if was.State == "" {
-		return subject.Forbidden("save", in.InstanceName, "it was not suspended for migration %s; is the registry older than this host's volferryd?", in.MigrationID)
+		return subject.Forbidden("save", in.InstanceName, "it was not suspended for migration %s", in.MigrationID)
 	}
 	dom, err := e.pausedDomain(ctx, in)
 	if err == nil && dom.State == hv.StateRunning {

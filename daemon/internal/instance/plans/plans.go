@@ -79,15 +79,6 @@ func (e *Env) pausePlans() []op.Plan {
 			e.Memory.StepReleased(),
 			e.Subject.StepReport(),
 		}},
-		{Kind: subject.KindRestore, Commit: memory.StepNameRemoveSaveImage, Steps: []op.Step{
-			e.Memory.StepSavedState(),
-			e.Memory.StepConnect(),
-			e.Memory.StepName(),
-			e.Memory.StepWake(),
-			e.Memory.StepRemoveSaveImage(),
-			e.Memory.StepResumeGuest(),
-			e.Subject.StepReport(),
-		}},
 		{Kind: subject.KindRestorePaused, Steps: []op.Step{
 			e.Memory.StepSavedState(),
 			e.Memory.StepConnect(),

@@ -14,10 +14,8 @@ const (
 	KindShelve   = "instance_shelve"
 	KindUnshelve = "instance_unshelve"
 
-	KindSuspend = "instance_suspend"
-	KindSave    = "instance_save"
-	// KindRestore is only in older journals: that restore resumed its guest at once.
-	KindRestore       = "instance_restore"
+	KindSuspend       = "instance_suspend"
+	KindSave          = "instance_save"
 	KindRestorePaused = "instance_restore_paused"
 	KindDiscard       = "instance_discard_memory"
 	KindResume        = "instance_resume"
@@ -26,7 +24,7 @@ const (
 // Kinds are all op kinds of instances.
 var Kinds = []string{
 	KindStart, KindStop, KindReboot, KindPause, KindUnpause, KindRepair, KindShelve, KindUnshelve,
-	KindSuspend, KindSave, KindRestore, KindRestorePaused, KindDiscard, KindResume,
+	KindSuspend, KindSave, KindRestorePaused, KindDiscard, KindResume,
 }
 
 // StepNameAdmit may still refuse an op of any kind but a restore.
@@ -38,6 +36,6 @@ const (
 
 	StepNameSave    = "save"
 	StepNameSuspend = "suspend"
-	// StepNameSavedState is the first step of ops that bring an instance back.
-	StepNameSavedState = "rested"
+	// StepNameSavedState is the first step of the ops that bring an instance back.
+	StepNameSavedState = "saved_state"
 )

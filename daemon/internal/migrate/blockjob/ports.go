@@ -11,7 +11,6 @@ import (
 )
 
 type hypervisor interface {
-	ResetWriteLimit(ctx context.Context, id, target string) error
 	LiveWriteLimit(ctx context.Context, id, target string) (bytesPerSecond int64, err error)
 	PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error
 	Domain(ctx context.Context, id string) (*hv.Domain, error)

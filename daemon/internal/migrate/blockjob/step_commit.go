@@ -4,9 +4,7 @@ package blockjob
 
 import (
 	"context"
-	"errors"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/seal"
@@ -15,11 +13,9 @@ import (
 
 // slowNote records the measures against a guest that writes faster than the commit.
 type slowNote struct {
-	// Throttled: the guest's writes are limited until the step has ended. Recorded: the journal
-	// has the earlier limit; older versions restored the definition's limit.
+	// Throttled: the guest's writes are limited until the step has ended (WriteLimit).
 	Throttled bool `json:"throttled"`
-	Recorded  bool `json:"recorded,omitempty"`
-	// Pause: only the following pause lets the job catch up.
+	// Pause: the limit was not enough, and only the following pause lets the job catch up.
 	Pause bool `json:"pause"`
 	move.FoldingNote
 }
@@ -47,7 +43,7 @@ func (e *Env) StepCommit() op.Step {
 		}
 		folding := move.FoldingNote{Folding: true}
 		if note.Pause || !note.Folding { // the pause was for a job that is gone
-			if err := r.Note(ctx, slowNote{Throttled: note.Throttled, Recorded: note.Recorded, FoldingNote: folding}); err != nil {
+			if err := r.Note(ctx, slowNote{Throttled: note.Throttled, FoldingNote: folding}); err != nil {
 				return err
 			}
 		}
@@ -60,10 +56,7 @@ func (e *Env) StepCommit() op.Step {
 				return err
 			}
 		}
-		if err := e.endOlderThrottle(ctx, s, note); err != nil {
-			return err
-		}
-		if err := r.Note(ctx, slowNote{Throttled: true, Recorded: true, FoldingNote: folding}); err != nil {
+		if err := r.Note(ctx, slowNote{Throttled: true, FoldingNote: folding}); err != nil {
 			return err
 		}
 		if err := e.limitForCommit(ctx, s, ThrottleBytesPerSecond); err != nil {
@@ -73,7 +66,7 @@ func (e *Env) StepCommit() op.Step {
 		if err != nil || ready {
 			return err
 		}
-		return r.Note(ctx, slowNote{Throttled: true, Recorded: true, Pause: true, FoldingNote: folding})
+		return r.Note(ctx, slowNote{Throttled: true, Pause: true, FoldingNote: folding})
 	}
 	undo := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if err := e.LiftThrottle(ctx, r, s); err != nil {
@@ -106,25 +99,5 @@ func (e *Env) LiftThrottle(ctx context.Context, r *op.Run, s *move.Spec) error {
 	if _, err := r.Noted(CommitStep, &note); err != nil || !note.Throttled {
 		return err
 	}
-	if err := e.endOlderThrottle(ctx, s, note); err != nil {
-		return err
-	}
 	return e.limitForCommit(ctx, s, 0)
-}
-
-// endOlderThrottle removes the limit of an older version's step: only the guest's definition has
-// the earlier limit.
-func (e *Env) endOlderThrottle(ctx context.Context, s *move.Spec, note slowNote) error {
-	if !note.Throttled || note.Recorded {
-		return nil
-	}
-	disk, err := e.move.ReadDisk(ctx, s)
-	if err != nil || !disk.Active {
-		return err
-	}
-	err = e.hv.ResetWriteLimit(ctx, s.InstanceID, s.Target)
-	if errors.Is(err, hv.ErrUnsupported) {
-		return nil
-	}
-	return e.move.HVError(err)
 }

@@ -3,6 +3,7 @@
 package migratetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -43,5 +44,12 @@ func (w *World) NothingMade() error {
 func NewSavedSpec() move.Spec {
 	s := NewSpec(move.MethodSave)
 	s.InstanceID, s.InstanceName, s.Target, s.SrcAttachmentID, s.DstAttachmentID = "", "", "", "", ""
+	return s
+}
+
+// SavedSpec is NewSavedSpec with the fingerprint of the world's src.
+func (w *World) SavedSpec() move.Spec {
+	s := NewSavedSpec()
+	s.SrcPrint, _ = w.Images.Fingerprint(context.Background(), s.Src.Path) // there is one
 	return s
 }

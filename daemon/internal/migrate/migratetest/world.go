@@ -259,9 +259,7 @@ func NewSpec(method string) move.Spec {
 func (w *World) Spec(method string) move.Spec {
 	s := NewSpec(method)
 	s.Src.Path, s.Src.ImageBytes = w.Src.Path, w.larger.bytes(w.Src.Path)
-	if api.IsRBD(w.Src.Path) {
-		s.SrcPrint, _ = w.Images.Fingerprint(context.Background(), w.Src.Path)
-	}
+	s.SrcPrint, _ = w.Images.Fingerprint(context.Background(), w.Src.Path) // there is one
 	if secret := w.Src.LUKSSecret; secret != "" {
 		s.GuestBytes = Size
 		for _, end := range []*api.Location{&s.Src, &s.Dst} {

@@ -76,8 +76,8 @@ func (m *Monitor) WatchChains(ctx context.Context) error {
 	}
 }
 
-// lookAtChains looks at the open migrations that match of; with over also at ended migrations,
-// since an older daemon may have left a guard.
+// lookAtChains looks at the open migrations that match of; with over also at ended ones, since a
+// daemon that has died may have left a guard.
 func (m *Monitor) lookAtChains(ctx context.Context, of func(*history.Migration) bool, over bool) {
 	ids, err := m.history.IDs(ctx)
 	for _, id := range ids {

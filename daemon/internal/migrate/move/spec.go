@@ -58,10 +58,11 @@ type Spec struct {
 
 	Src      api.Location `json:"src"`
 	SrcBlock bool         `json:"src_block"`
-	// SrcPrint is the fingerprint of src, or empty for a migration of an older version.
+	// SrcPrint is the fingerprint of src. It is empty if this host has made no copy for a move that
+	// the registry leads, and drops nothing.
 	SrcPrint string `json:"src_print,omitempty"`
 	// SrcRights are the rights of src while no guest has it, for a dst that the migration makes.
-	// They are nil for a device, and for a migration of an older version.
+	// They are nil for a device.
 	SrcRights *image.Rights `json:"src_rights,omitempty"`
 	Dst       api.Location  `json:"dst"`
 	DstBlock  bool          `json:"dst_block"`

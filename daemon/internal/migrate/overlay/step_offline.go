@@ -62,10 +62,10 @@ func (e *Env) StepKeepOff() op.Step {
 	return seal.Provided(move.Step(KeepOffStep, do, undo, nil), e.seal.SrcUnchanged)
 }
 
-// KeepOffStep is older than the holds of step_hold.go: journals have this name.
+// The names of StepKeepOff and of StepEndKeepOff.
 const (
-	KeepOffStep    = "hold"
-	EndKeepOffStep = "let_go"
+	KeepOffStep    = "keep_off"
+	EndKeepOffStep = "end_keep_off"
 )
 
 // StepEndKeepOff removes the guard of StepKeepOff.

@@ -160,9 +160,6 @@ func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
 
 func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) error {
 	s := &in.Spec
-	if s.SrcPrint == "" {
-		return in.cannot(api.CodeStateForbidden, "an older version has moved the volume, and nobody can tell whether this is still the image that it has left; look, and remove it yourself")
-	}
 	if err := e.checkReleasedPool(ctx, in); err != nil {
 		return err
 	}

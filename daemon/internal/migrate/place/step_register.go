@@ -21,7 +21,7 @@ func (e *Env) StepRegister() op.Step {
 		if err := e.notLeaving(ctx, s); err != nil {
 			return err
 		}
-		row, err := e.registry.RegisterMigration(ctx, r.OpID()+".register", api.MigrationRegister{
+		_, err := e.registry.RegisterMigration(ctx, r.OpID()+".register", api.MigrationRegister{
 			ID: s.MigrationID, VolumeID: s.VolumeID,
 			SrcAttachmentID: s.SrcAttachmentID, DstAttachmentID: s.DstAttachmentID,
 			Host: s.Host, Epoch: s.Epoch, Generation: s.Generation,
@@ -31,10 +31,6 @@ func (e *Env) StepRegister() op.Step {
 			// The earlier checks were made in an older epoch; the caller may repeat the call.
 			e.fence.Raise(move.EpochIn(err))
 			return err
-		}
-		if err == nil && row.Dst.ImageBytes != s.Dst.ImageBytes {
-			return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s to %s, which is larger: the registry is older than this host, and knows no volume that is the beginning of something larger; upgrade the registry first",
-				s.VolumeName, s.Dst.Path)
 		}
 		return e.move.RegistryError(err)
 	}

@@ -26,8 +26,8 @@ func addTarget(t *testing.T, w *migratetest.World) {
 	must(t, w.AddTarget(targetPath, testSize))
 }
 
-func targetSpec() move.Spec {
-	s := testSpec(move.MethodOverlay)
+func targetSpec(w *migratetest.World) move.Spec {
+	s := w.Spec(move.MethodOverlay)
 	s.Dst = api.Location{Path: targetPath, Format: api.FormatRaw, SizeBytes: testSize}
 	s.ConnectDst, s.DstBlock = true, true
 	return s
@@ -48,7 +48,7 @@ func TestStartToATargetMatrix(t *testing.T) {
 				w := migratetest.NewWorld(t, state)
 				addTarget(t, w)
 				return &phase{
-					World: w, kind: startOverlay, spec: targetSpec(),
+					World: w, kind: startOverlay, spec: targetSpec(w),
 					done: func(p *phase) error {
 						return errors.Join(p.row(api.MigrationStarted), onOverlayStill(p), p.isConnected(true))
 					},
@@ -68,7 +68,7 @@ func TestCancelOfAMoveToATargetMatrix(t *testing.T) {
 				addTarget(t, p.World)
 				must(t, p.Fake.ConnectDevice(context.Background(), targetPath))
 				must(t, p.Copy(srcPath, targetPath))
-				p.kind, p.spec = kind, targetSpec()
+				p.kind, p.spec = kind, targetSpec(p.World)
 				p.done = func(p *phase) error {
 					return errors.Join(p.Settled(srcPath), p.row(api.MigrationCancelled), p.isConnected(false))
 				}
@@ -82,8 +82,8 @@ func TestCancelOfAMoveToATargetMatrix(t *testing.T) {
 }
 
 // arraySpec returns the spec of a move into a pool with a connector that makes volumes.
-func arraySpec() move.Spec {
-	s := testSpec(move.MethodOverlay)
+func arraySpec(w *migratetest.World) move.Spec {
+	s := w.Spec(move.MethodOverlay)
 	s.Dst = api.Location{Pool: "array", Name: "vol-6f0f7f6e", Path: "/dev/array/vol-6f0f7f6e", Format: api.FormatRaw, SizeBytes: testSize}
 	s.DstBlock = true
 	return s
@@ -108,7 +108,7 @@ func TestStartIntoAnArrayMatrix(t *testing.T) {
 		w := migratetest.NewWorld(t, hv.StateRunning)
 		addArray(w)
 		return &phase{
-			World: w, kind: startOverlay, spec: arraySpec(),
+			World: w, kind: startOverlay, spec: arraySpec(w),
 			done: func(p *phase) error {
 				return errors.Join(p.row(api.MigrationStarted), onOverlayStill(p), p.isMade(true))
 			},
@@ -122,7 +122,7 @@ func TestCancelOfAMoveIntoAnArrayMatrix(t *testing.T) {
 	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 		p := started(t, hv.StateRunning, move.MethodOverlay)
 		addArray(p.World)
-		p.kind, p.spec = cancelLive, arraySpec()
+		p.kind, p.spec = cancelLive, arraySpec(p.World)
 		_, err := p.CreateVolume(context.Background(), "array", p.spec.Dst.Name, "raw", testSize, nil)
 		must(t, err)
 		must(t, p.Copy(srcPath, p.spec.Dst.Path))

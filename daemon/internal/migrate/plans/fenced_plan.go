@@ -26,7 +26,7 @@ func stepNames(names ...string) map[string]bool {
 // Steps that only release the instance never ask.
 var (
 	doneUnfenced   = stepNames("register", pause.BeginStep, pause.ToBegin.End, pause.AbortStep, move.ToAbort.End, pause.DrainStep, move.CompareStep, overlay.NameDstStep, overlay.PivotStep, overlay.NameDstAfterPivotStep, overlay.NameDstWhileOffStep, overlay.NameSrcStep)
-	undoneUnfenced = stepNames("register", pause.ToBegin.Begin, pause.BeginStep, move.ToAbort.Begin, move.ToSwitch.Begin, pause.DrainStep, move.CompareStep, overlay.NameDstStep, overlay.NameDstWhileOffStep, overlay.PivotStep, "guard", "hold", "commit")
+	undoneUnfenced = stepNames("register", pause.ToBegin.Begin, pause.BeginStep, move.ToAbort.Begin, move.ToSwitch.Begin, pause.DrainStep, move.CompareStep, overlay.NameDstStep, overlay.NameDstWhileOffStep, overlay.PivotStep, "guard", overlay.KeepOffStep, "commit")
 )
 
 // fenceSteps makes the steps call StillOurs before they touch an image, as long as their op is not

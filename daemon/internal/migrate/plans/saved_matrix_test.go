@@ -19,7 +19,7 @@ func TestMatrixOfACopyWithAllGuestsPaused(t *testing.T) {
 		w := migratetest.NewWorld(t, hv.StateStopped)
 		w.Registry.SavedRow(api.MigrationCopying)
 		return &phase{
-			World: w, kind: move.KindCopySaved, spec: savedSpec(),
+			World: w, kind: move.KindCopySaved, spec: w.SavedSpec(),
 			done:   func(p *phase) error { return p.CopiedWhole() },
 			undone: func(p *phase) error { return p.NothingMade() },
 		}
@@ -51,7 +51,7 @@ func TestMatrixOfADeletedSource(t *testing.T) {
 		_, err := w.CreateVolume(context.Background(), "new", testSpec(move.MethodSave).Dst.Name, "raw", testSize, nil)
 		must(t, err)
 		must(t, w.Copy(srcPath, dstPath))
-		spec := savedSpec()
+		spec := w.SavedSpec()
 		must(t, w.SetConfigChain(context.Background(), testInstance, "vda", spec.DstChain()))
 		w.Registry.Flip()
 		spec.DeleteSource = true

@@ -115,7 +115,7 @@ func (rs *Sources) isGone(ctx context.Context, s *move.Spec) bool {
 	if err != nil {
 		return errors.Is(err, image.ErrAbsent)
 	}
-	return s.SrcPrint != "" && !location.SameImagePrint(s.SrcPrint, now)
+	return !location.SameImagePrint(s.SrcPrint, now)
 }
 
 func (rs *Sources) leftSource(ctx context.Context, h *history.Migration) (bool, error) {

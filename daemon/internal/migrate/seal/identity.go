@@ -185,9 +185,6 @@ func (e *Env) DstUnchanged(ctx context.Context, s *move.Spec) error {
 // SrcUnchanged refuses a src with another image at its path since preflight, for example after a
 // LUN's or loop device's number was reused.
 func (e *Env) SrcUnchanged(ctx context.Context, s *move.Spec) error {
-	if s.SrcPrint == "" {
-		return nil
-	}
 	now, err := e.images.Fingerprint(ctx, s.Src.Path)
 	if errors.Is(err, image.ErrAbsent) || err == nil && !location.SameImagePrint(s.SrcPrint, now) {
 		return api.Errorf(api.CodeChainChanged,
@@ -260,14 +257,12 @@ func orNothing(identity string) string { return cmp.Or(identity, "nothing") }
 
 // IsSource reports whether src's path has the moved image, or is empty.
 func (e *Env) IsSource(ctx context.Context, s *move.Spec) (bool, error) {
-	if s.SrcPrint != "" {
-		now, err := e.images.Fingerprint(ctx, s.Src.Path)
-		if errors.Is(err, image.ErrAbsent) {
-			return true, nil
-		}
-		if err != nil || now != s.SrcPrint {
-			return false, err
-		}
+	now, err := e.images.Fingerprint(ctx, s.Src.Path)
+	if errors.Is(err, image.ErrAbsent) {
+		return true, nil
+	}
+	if err != nil || now != s.SrcPrint {
+		return false, err
 	}
 	if s.Src.Pool == "" {
 		return true, nil

@@ -22,9 +22,6 @@ import (
 // this name. If that fails it returns nil and the move continues: the seal is then only the size
 // of src.
 func (e *Env) snapshotSrc(ctx context.Context, r *op.Run, s *move.Spec, step string) (*move.SrcSnapshot, error) {
-	if s.SrcPrint == "" {
-		return nil, nil //nolint:nilnil // as above
-	}
 	name := rbd.SnapshotName(s.MigrationID)
 	found, err := e.images.Snapshot(ctx, s.Src.Path, name, false)
 	if err != nil {

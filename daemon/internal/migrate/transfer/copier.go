@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -267,9 +266,8 @@ func (c *CopyEngine) decrypt(ctx context.Context, spec *copy.Spec, src []hv.Imag
 	return nil
 }
 
-// updatePath returns the file with the changed options of a copy: JSON, or an older version's
-// bandwidth in decimal.
-func (c *CopyEngine) updatePath(key string) string { return c.cursorPath(key) + ".cap" }
+// updatePath returns the file with the changes to a copy's options, in JSON.
+func (c *CopyEngine) updatePath(key string) string { return c.cursorPath(key) + ".update" }
 
 // SetUpdate implements Copier.
 func (c *CopyEngine) SetUpdate(key string, in api.MigrationUpdate) error {
@@ -288,9 +286,6 @@ func (c *CopyEngine) Update(key string) (api.MigrationUpdate, error) {
 	}
 	if err != nil {
 		return api.MigrationUpdate{}, err
-	}
-	if bytesPerSecond, err := strconv.ParseInt(string(text), 10, 64); err == nil {
-		return api.MigrationUpdate{BandwidthBytesPerSecond: &bytesPerSecond}, nil
 	}
 	var in api.MigrationUpdate
 	if err := json.Unmarshal(text, &in); err != nil {
