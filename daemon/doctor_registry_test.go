@@ -63,7 +63,7 @@ func TestDoctorNamesTheVersionsOfBothSides(t *testing.T) {
 		t.Errorf("two versions: %+v", c)
 	}
 	d.Client = oldRegistry{}
-	if c := d.Versions("1.2.2"); c.Status != "warn" || !strings.Contains(c.Message, "which lacks "+protocol.OptionalFields) {
+	if c := d.Versions("1.2.2"); c.Status != "warn" || !strings.Contains(c.Message, "which lacks "+protocol.Pages) {
 		t.Errorf("a registry that lacks something: %+v", c)
 	}
 }

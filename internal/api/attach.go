@@ -107,19 +107,19 @@ const (
 type VolumeRetype struct {
 	Type            string `json:"type"`
 	MigrationPolicy string `json:"migration_policy,omitempty" enum:"never,on-demand"`
-	ToPool          string `json:"to_pool,omitempty" needs:"retype_target"`
-	ToPath          string `json:"to_path,omitempty" needs:"retype_target"`
+	ToPool          string `json:"to_pool,omitempty"`
+	ToPath          string `json:"to_path,omitempty"`
 	// ToFormat is the format after the move. Another format than the present causes a move.
-	ToFormat Format `json:"to_format,omitempty" needs:"retype_format"`
+	ToFormat Format `json:"to_format,omitempty"`
 	// The other options apply to the move, as in MigrationTarget. Like the target they need the
 	// policy on-demand.
-	Method                  string `json:"method,omitempty" enum:"auto,overlay,mirror" needs:"retype_target"`
-	Verify                  string `json:"verify,omitempty" enum:"full,none" needs:"retype_target"`
-	Overwrite               bool   `json:"overwrite,omitempty" needs:"retype_target"`
-	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty" needs:"retype_options"`
-	DeleteSource            bool   `json:"delete_source,omitempty" needs:"retype_options"`
-	Pace                    string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
-	Checkpoints             string `json:"checkpoints,omitempty" enum:"drop" needs:"checkpoints"`
+	Method                  string `json:"method,omitempty" enum:"auto,overlay,mirror"`
+	Verify                  string `json:"verify,omitempty" enum:"full,none"`
+	Overwrite               bool   `json:"overwrite,omitempty"`
+	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty"`
+	DeleteSource            bool   `json:"delete_source,omitempty"`
+	Pace                    string `json:"pace,omitempty" enum:"off,gentle,full"`
+	Checkpoints             string `json:"checkpoints,omitempty" enum:"drop"`
 }
 
 // CopyOptions returns the options of a move's copy.

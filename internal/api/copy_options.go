@@ -12,7 +12,7 @@ type CopyOptions struct {
 	Verify string `json:"verify,omitempty" enum:"full,none"`
 	// Pace is how far the copy slows down for the guest: PaceOff, PaceGentle (the default) or
 	// PaceFull.
-	Pace string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
+	Pace string `json:"pace,omitempty" enum:"off,gentle,full"`
 }
 
 // The values of CopyOptions.Pace.
@@ -66,7 +66,7 @@ func (o CopyOptions) AtMost(rate float64) float64 {
 type MigrationUpdate struct {
 	BandwidthBytesPerSecond *int64 `json:"bandwidth_bytes_per_second,omitempty"`
 	// Pace is as in CopyOptions; empty means no change.
-	Pace string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
+	Pace string `json:"pace,omitempty" enum:"off,gentle,full"`
 }
 
 // Check validates the request.

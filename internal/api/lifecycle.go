@@ -16,7 +16,7 @@ type InstanceStop struct {
 // /v1/instances/{instance}/repair). SourceUnwritten asserts that the guest has not run from the
 // source of a moving volume; it counts only if no record of writes is kept for the source.
 type InstanceRepair struct {
-	SourceUnwritten bool `json:"source_unwritten,omitempty" needs:"-"`
+	SourceUnwritten bool `json:"source_unwritten,omitempty"`
 }
 
 // InstanceShelve stops an instance as InstanceStop does, and shelves it (POST
@@ -100,7 +100,7 @@ type PauseEstimate struct {
 	CopyBytes       int64   `json:"copy_bytes"`
 	// DstFreeBytes is the least free space in the destination's pool in the hosts' last reports;
 	// absent if unknown or for a path.
-	DstFreeBytes *int64 `json:"dst_free_bytes,omitempty" needs:"-"`
+	DstFreeBytes *int64 `json:"dst_free_bytes,omitempty"`
 	// Instances are the instances with guests that will be paused.
 	Instances []PausedInstance `json:"instances"`
 }
@@ -117,7 +117,7 @@ type PausedInstance struct {
 	FreeBytes   int64 `json:"free_bytes"`
 	// SavedInMemory: the host keeps saved RAM on a tmpfs. If the host goes down during the move,
 	// the RAM is lost, as after a power cut.
-	SavedInMemory bool `json:"saved_in_memory,omitempty" needs:"-"`
+	SavedInMemory bool `json:"saved_in_memory,omitempty"`
 }
 
 // SavedInstance is the state of a domain that a host saves for a move with all guests paused (GET
@@ -137,7 +137,7 @@ type SavedInstance struct {
 	// MovedTo is the location of the volume's disk in the definition of a domain that is not
 	// asleep, if it differs from Location: the volume has moved again, or another program has
 	// edited the definition.
-	MovedTo string `json:"moved_to,omitempty" needs:"-"`
+	MovedTo string `json:"moved_to,omitempty"`
 }
 
 // Only the registry makes the calls below, in a move with all guests paused. The answer is 202 and
@@ -221,7 +221,7 @@ type CopySaved struct {
 	Src         Location `json:"src"`
 	Dst         Location `json:"dst"`
 	CopyOptions `schema:"extensible"`
-	Overwrite   bool `json:"overwrite,omitempty" needs:"-"`
+	Overwrite   bool `json:"overwrite,omitempty"`
 }
 
 // DropSaved makes the host of a copy remove one end of the copy (POST

@@ -55,7 +55,7 @@ type LiveHost struct {
 type LiveMake struct {
 	LiveVolume  `schema:"extensible"`
 	CopyOptions `schema:"extensible"`
-	Overwrite   bool `json:"overwrite,omitempty" needs:"-"`
+	Overwrite   bool `json:"overwrite,omitempty"`
 }
 
 // LiveTrack makes a host guard the instances that are off, and track the writes of the others for
@@ -89,7 +89,7 @@ type LiveRound struct {
 	UntilBytes int64 `json:"until_bytes,omitempty"`
 	// WriteBytesPerSecond limits each guest's writes to the volume, until LiveLastRead, the end of
 	// the generation, or LiveUntrack; 0 means no change.
-	WriteBytesPerSecond int64 `json:"write_bytes_per_second,omitempty" needs:"throttle_writers"`
+	WriteBytesPerSecond int64 `json:"write_bytes_per_second,omitempty"`
 	CopyOptions         `schema:"extensible"`
 }
 

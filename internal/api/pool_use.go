@@ -17,7 +17,7 @@ type PoolUse struct {
 	Host   string `json:"host,omitempty"`
 	Domain string `json:"domain,omitempty"`
 	// Volume is the name of that volume; Domain and What are empty then.
-	Volume string `json:"volume,omitempty" needs:"-"`
+	Volume string `json:"volume,omitempty"`
 	// What names the disk (cdrom sda) or the element of the definition (nvram).
 	What string `json:"what,omitempty"`
 	Path string `json:"path,omitempty"`

@@ -33,7 +33,7 @@ type VolumeAdopt struct {
 	Type       string `json:"type,omitempty"`
 	Bootable   bool   `json:"bootable,omitempty"`
 	// Force also registers an image that another volume has left in a move.
-	Force bool `json:"force,omitempty" needs:"-"`
+	Force bool `json:"force,omitempty"`
 }
 
 // VolumeUpdate changes the fields that are not nil. With Identity the operator asserts that the
@@ -42,7 +42,7 @@ type VolumeAdopt struct {
 type VolumeUpdate struct {
 	Name     *string `json:"name,omitempty"`
 	Bootable *bool   `json:"bootable,omitempty"`
-	Identity *string `json:"identity,omitempty" needs:"identities"`
+	Identity *string `json:"identity,omitempty"`
 }
 
 // InstanceAdopt adopts the disks of a libvirt domain (a name or UUID), or with All of every domain
@@ -54,7 +54,7 @@ type InstanceAdopt struct {
 	Type   string `json:"type,omitempty"`
 	// Force also adopts a disk with an image that another volume has left in a move, as a new
 	// volume.
-	Force bool `json:"force,omitempty" needs:"-"`
+	Force bool `json:"force,omitempty"`
 }
 
 // VolumeTypeCreate creates a volume type.
@@ -93,7 +93,7 @@ type MigrationTarget struct {
 	ExternalCopy bool `json:"external_copy,omitempty"`
 	// KeepBase keeps the base images of a linked clone: the destination is a new qcow2 file over
 	// them. Otherwise the volume becomes independent of them.
-	KeepBase bool `json:"keep_base,omitempty" needs:"keep_base"`
+	KeepBase bool `json:"keep_base,omitempty"`
 	// PauseAll saves every guest of the volume with its RAM, moves the volume, and restores the
 	// guests: for volumes with several attachments. The registry does it, even if a daemon gets
 	// the request.
@@ -101,19 +101,19 @@ type MigrationTarget struct {
 	// MaxPauseSeconds limits, for Method live, the expected pause of all guests at the end; 0 is
 	// 30. The move waits for such an estimate, and is cancelled if the pause takes three times as
 	// long.
-	MaxPauseSeconds int64 `json:"max_pause_seconds,omitempty" needs:"live_shared"`
+	MaxPauseSeconds int64 `json:"max_pause_seconds,omitempty"`
 	// ThrottleWriters allows, for Method live, the hosts to throttle writes to the volume if the
 	// guests write faster than the copy. Without it such a move is cancelled.
-	ThrottleWriters bool `json:"throttle_writers,omitempty" needs:"throttle_writers"`
+	ThrottleWriters bool `json:"throttle_writers,omitempty"`
 	// Checkpoints is CheckpointsDrop to drop the dirty bitmaps of a volume that no guest writes
 	// to. Otherwise its move is refused, since backups that use the bitmaps could not continue.
-	Checkpoints string `json:"checkpoints,omitempty" enum:"drop" needs:"checkpoints"`
+	Checkpoints string `json:"checkpoints,omitempty" enum:"drop"`
 	// Allocation of the new file: AllocationThick is the whole size at once, AllocationKeep, the
 	// default, is as the source.
-	Allocation string `json:"allocation,omitempty" enum:"keep,thin,thick" needs:"allocation"`
+	Allocation string `json:"allocation,omitempty" enum:"keep,thin,thick"`
 	// Overwrite allows to overwrite a file at ToPath with data unknown to Volferry, or that
 	// another volume has left. Otherwise the error is dst_in_use with DetailOverwrites.
-	Overwrite bool `json:"overwrite,omitempty" needs:"-"`
+	Overwrite bool `json:"overwrite,omitempty"`
 }
 
 // The values of MigrationTarget.Allocation.
@@ -179,11 +179,11 @@ type InstanceReport struct {
 	State InstanceState `json:"state"`
 	// Standstill is why a guest that is reported as paused is halted without a pause: asleep,
 	// crashed, or empty.
-	Standstill InstanceState `json:"standstill,omitempty" needs:"-"`
+	Standstill InstanceState `json:"standstill,omitempty"`
 	Note       string        `json:"note,omitempty"`
 	// Differs: the disks of the domain are not at the locations of its volumes. The registry
 	// forgets such an instance only with force.
-	Differs bool `json:"differs,omitempty" needs:"-"`
+	Differs bool `json:"differs,omitempty"`
 }
 
 // AdoptedDisk is a disk that the adoption of an instance registers as a volume with one
@@ -261,7 +261,7 @@ type VolumeGrow struct {
 // the volume has another path or identity, the error is CodeConflict.
 type VolumeIdentify struct {
 	Path     string `json:"path"`
-	Identity string `json:"identity" needs:"identities"`
+	Identity string `json:"identity"`
 }
 
 // VolumeSize sets the size of a volume in the registry to the size of its image, even to a smaller
@@ -271,7 +271,7 @@ type VolumeIdentify struct {
 type VolumeSize struct {
 	SizeBytes int64  `json:"size_bytes"`
 	Evidence  string `json:"evidence"`
-	Host      string `json:"host,omitempty" needs:"-"`
+	Host      string `json:"host,omitempty"`
 }
 
 // VolumeImage is the image of a volume as a host sees it.

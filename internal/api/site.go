@@ -109,19 +109,19 @@ type PoolDrain struct {
 	ToPool                  string `json:"to_pool"`
 	Parallel                int    `json:"parallel,omitempty"`
 	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty"`
-	Pace                    string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
+	Pace                    string `json:"pace,omitempty" enum:"off,gentle,full"`
 	// DeleteSource deletes each source after its copy is verified: a mirror is verified only with
 	// Verify "full".
-	Verify       string `json:"verify,omitempty" enum:"full,none" needs:"drain_verify"`
+	Verify       string `json:"verify,omitempty" enum:"full,none"`
 	DeleteSource bool   `json:"delete_source,omitempty"`
 	// LiveShared also moves the volumes of several instances, as MigrationTarget with Method live;
 	// PauseAll moves them as PauseAll there. Without either they are skipped.
-	LiveShared      bool  `json:"live_shared,omitempty" needs:"drain_live_shared"`
-	MaxPauseSeconds int64 `json:"max_pause_seconds,omitempty" needs:"drain_live_shared"`
-	ThrottleWriters bool  `json:"throttle_writers,omitempty" needs:"drain_live_shared"`
-	PauseAll        bool  `json:"pause_all,omitempty" needs:"drain_pause_all"`
+	LiveShared      bool  `json:"live_shared,omitempty"`
+	MaxPauseSeconds int64 `json:"max_pause_seconds,omitempty"`
+	ThrottleWriters bool  `json:"throttle_writers,omitempty"`
+	PauseAll        bool  `json:"pause_all,omitempty"`
 	// Checkpoints is for volumes of at most one instance.
-	Checkpoints string `json:"checkpoints,omitempty" enum:"drop" needs:"drain_checkpoints"`
+	Checkpoints string `json:"checkpoints,omitempty" enum:"drop"`
 }
 
 // CopyOptions returns the options of each copy.
@@ -175,21 +175,21 @@ type Drain struct {
 	ToPool                  string        `json:"to_pool"`
 	Parallel                int           `json:"parallel"`
 	BandwidthBytesPerSecond int64         `json:"bandwidth_bytes_per_second"`
-	Pace                    string        `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
-	Verify                  string        `json:"verify,omitempty" enum:"full,none" needs:"-"`
+	Pace                    string        `json:"pace,omitempty" enum:"off,gentle,full"`
+	Verify                  string        `json:"verify,omitempty" enum:"full,none"`
 	DeleteSource            bool          `json:"delete_source"`
-	LiveShared              bool          `json:"live_shared,omitempty" needs:"-"`
-	MaxPauseSeconds         int64         `json:"max_pause_seconds,omitempty" needs:"-"`
-	ThrottleWriters         bool          `json:"throttle_writers,omitempty" needs:"-"`
-	PauseAll                bool          `json:"pause_all,omitempty" needs:"-"`
-	Checkpoints             string        `json:"checkpoints,omitempty" enum:"drop" needs:"-"`
+	LiveShared              bool          `json:"live_shared,omitempty"`
+	MaxPauseSeconds         int64         `json:"max_pause_seconds,omitempty"`
+	ThrottleWriters         bool          `json:"throttle_writers,omitempty"`
+	PauseAll                bool          `json:"pause_all,omitempty"`
+	Checkpoints             string        `json:"checkpoints,omitempty" enum:"drop"`
 	State                   string        `json:"state" enum:"running,paused,stopped,done"`
 	BytesTotal              int64         `json:"bytes_total"`
 	BytesDone               int64         `json:"bytes_done"`
 	Volumes                 []DrainVolume `json:"volumes"`
 	// Uses are the files below the path of the pool, on any host, that domains need. Moves of
 	// volumes do not change them.
-	Uses       []PoolUse  `json:"uses,omitempty" needs:"-"`
+	Uses       []PoolUse  `json:"uses,omitempty"`
 	StartedAt  time.Time  `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at"`
 }

@@ -22,18 +22,18 @@ type Location struct {
 	Format    Format `json:"format"`
 	SizeBytes int64  `json:"size_bytes"`
 	// Backing are the base images of a linked clone when it became a volume.
-	Backing Backing `json:"backing,omitempty" needs:"base_images"`
+	Backing Backing `json:"backing,omitempty"`
 	// ImageBytes is the size of the image at Path if the volume is only its first part, else 0.
 	// Raw only.
-	ImageBytes int64 `json:"image_bytes,omitempty" needs:"slices"`
+	ImageBytes int64 `json:"image_bytes,omitempty"`
 	// LUKSSecret is the UUID of the libvirt secret with the passphrase if QEMU opens the image as
 	// a LUKS container for the guest. SizeBytes is the size of the container; the guest sees all
 	// of it except the header. Raw only.
-	LUKSSecret string `json:"luks_secret,omitempty" needs:"luks"`
+	LUKSSecret string `json:"luks_secret,omitempty"`
 	// Identity identifies the device at Path when it became the volume's (the WWID of a LUN, the
 	// UUID of a map or namespace), or is the id of the RBD image. It is empty for a file, an
 	// export, and a device without an identity.
-	Identity string `json:"identity,omitempty" needs:"-"`
+	Identity string `json:"identity,omitempty"`
 }
 
 // IsLUKS reports whether QEMU encrypts the data at the path.
@@ -170,7 +170,7 @@ type Pool struct {
 	FreeBytes     int64     `json:"free_bytes"`
 	UpdatedAt     time.Time `json:"updated_at" schema:"optional"`
 	// Uses are at most MaxPoolUses.
-	Uses []PoolUse `json:"uses,omitempty" needs:"-"`
+	Uses []PoolUse `json:"uses,omitempty"`
 }
 
 // VolumeType is a named set of properties. If Pools is empty, every pool is allowed.
@@ -229,7 +229,7 @@ type ReleasedSource struct {
 	VolumePath string `json:"volume_path,omitempty"`
 	// Unrecorded: the registry does not know the move, and still has the volume here. VolumePath
 	// is from the host's journal then.
-	Unrecorded bool `json:"unrecorded,omitempty" needs:"-"`
+	Unrecorded bool `json:"unrecorded,omitempty"`
 	// Blocked is why a delete would be refused now.
 	Blocked string `json:"blocked,omitempty"`
 }
@@ -292,7 +292,7 @@ type Instance struct {
 	// Note describes a difference that its host has found: the domain is gone, or has other disks.
 	Note string `json:"note,omitempty"`
 	// Differs: the disks of the domain are not at the locations of its volumes.
-	Differs             bool                 `json:"differs,omitempty" needs:"-"`
+	Differs             bool                 `json:"differs,omitempty"`
 	BlockDeviceMappings []BlockDeviceMapping `json:"block_device_mappings"`
 	// DetachedDisks describe the disks of detached volumes, so that each can return with its
 	// settings. Lists leave them out.
@@ -325,7 +325,7 @@ type StallMS struct {
 	Switch *float64 `json:"switch"`
 	// Job is for the start of a block job; nil if the guest kept running, as it does unless its
 	// QEMU may lose a write then.
-	Job *float64 `json:"job,omitempty" needs:"-"`
+	Job *float64 `json:"job,omitempty"`
 }
 
 // Migration is the move of a volume from Src to Dst.
@@ -347,39 +347,39 @@ type Migration struct {
 	RateBytesPerSecond      int64          `json:"rate_bytes_per_second"`
 	BandwidthBytesPerSecond int64          `json:"bandwidth_bytes_per_second"`
 	// Pacing describes how and why the copy is slowed down for the guest now, or is empty.
-	Pace         string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
-	Pacing       string `json:"pacing,omitempty" needs:"-"`
+	Pace         string `json:"pace,omitempty" enum:"off,gentle,full"`
+	Pacing       string `json:"pacing,omitempty"`
 	OverlayBytes int64  `json:"overlay_bytes"`
 	// GuestPaused is why an I/O error has paused the guest while it writes to the overlay. Usually
 	// the overlay has no space left.
 	GuestPaused string `json:"guest_paused,omitempty"`
 	// GuestNotResumed is why libvirt refuses to resume a guest that the migration has paused.
-	GuestNotResumed string `json:"guest_not_resumed,omitempty" needs:"-"`
+	GuestNotResumed string `json:"guest_not_resumed,omitempty"`
 	// ChainProblem is nil if no other program has changed the images of the disk.
-	ChainProblem *ChainProblem `json:"chain_problem,omitempty" needs:"-"`
+	ChainProblem *ChainProblem `json:"chain_problem,omitempty"`
 	// GuestThrottled is how fast the guest may write, and why, while the host throttles its guests
 	// for lack of space for overlays.
-	GuestThrottled string  `json:"guest_throttled,omitempty" needs:"-"`
+	GuestThrottled string  `json:"guest_throttled,omitempty"`
 	StallMS        StallMS `json:"stall_ms"`
 	ExposedSeconds float64 `json:"exposed_seconds"`
 	// OverlayShared: other hosts see the overlay, so the guest's writes of ExposedSeconds survive
 	// the loss of this host.
-	OverlayShared bool   `json:"overlay_shared,omitempty" needs:"-"`
+	OverlayShared bool   `json:"overlay_shared,omitempty"`
 	Verify        string `json:"verify"`
 	ExternalCopy  bool   `json:"external_copy"`
 	DeleteSource  bool   `json:"delete_source"`
 	// Composite: the migration goes on by itself, as in `volume migrate`, but waits for an
 	// external copy.
-	Composite  bool       `json:"composite,omitempty" needs:"-"`
+	Composite  bool       `json:"composite,omitempty"`
 	StartedAt  *time.Time `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at"`
 	// StoppedAt is when the migration's last operation failed or needed an operator, or when it
 	// became unable to go on by itself; Error has the reason. It is nil while the migration goes
 	// on, or waits for its caller's next call.
-	StoppedAt *time.Time `json:"stopped_at,omitempty" needs:"-"`
+	StoppedAt *time.Time `json:"stopped_at,omitempty"`
 	// PauseSteps are the steps of a migration that the registry leads, while its guests were
 	// paused; lists leave them out.
-	PauseSteps []PauseStep `json:"pause_steps,omitempty" needs:"-"`
+	PauseSteps []PauseStep `json:"pause_steps,omitempty"`
 	// Remark describes how the result differs, or may differ, from the caller's expectation.
 	Remark string `json:"remark,omitempty"`
 	Error  *Error `json:"error"`

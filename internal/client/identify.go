@@ -43,7 +43,7 @@ func (c *connection) identify(ctx context.Context, conn net.Conn) (id, process s
 	}
 	id, process, ok := strings.Cut(resp.Header.Get(api.RegistryHeader), " ")
 	if !ok || id == "" || process == "" {
-		return "", "", api.Errorf(c.unavailable, "%s does not say which registry it is: in a list it has to; upgrade it, or give one URL", c.target)
+		return "", "", api.Errorf(c.unavailable, "%s does not say which registry it is: in a list it has to; look what answers there, or give one URL", c.target)
 	}
 	return id, process, nil
 }

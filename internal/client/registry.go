@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -92,9 +91,6 @@ func eachPage[T any](ctx context.Context, r *Registry, route routes.Route[routes
 
 // change makes a request that changes something. Refs are the references in its path.
 func change[In, Out any](ctx context.Context, r *Registry, route routes.Route[In, Out], opID string, in In, refs ...string) (out Out, err error) {
-	if peer, known := r.Peer(); known && peer.IsFirst() {
-		in = protocol.WithoutIgnorable(in)
-	}
 	send := func() error {
 		return r.Do(ctx, route.Method, route.PathOf(refs...), route.Body(in), &out, IdempotencyKey(opID), noun(route.Noun))
 	}

@@ -73,13 +73,13 @@ func TestANewerSenderIsHeldToAllElse(t *testing.T) {
 }
 
 func TestARequestThatNeedsWhatIsMissingNeverReachesItsHandler(t *testing.T) {
-	header := map[string]string{"Volferry-Protocol": newer["Volferry-Protocol"], "Volferry-Needs": protocol.OptionalFields + ", flight"}
+	header := map[string]string{"Volferry-Protocol": newer["Volferry-Protocol"], "Volferry-Needs": protocol.Pages + ", flight"}
 	v, w := post(t, header, `{"name":"a","size_bytes":1}`)
 	if v != nil {
 		t.Error("its handler was called")
 	}
 	wantError(t, w.Code, w.Body.String(), 409, api.CodeStateForbidden, "lacks flight,")
-	header["Volferry-Needs"] = protocol.OptionalFields
+	header["Volferry-Needs"] = protocol.Pages
 	if v, w := post(t, header, `{"name":"a","size_bytes":1}`); v == nil {
 		t.Errorf("a request that needs what is there was refused: %s", w.Body)
 	}

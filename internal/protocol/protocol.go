@@ -14,80 +14,20 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// Number is the protocol of this program. It grows with each version that adds a field to a
-// request or a feature to a program. Programs older than announcements have protocol 1, and refuse
-// unknown fields.
+// Number is the protocol of this program. It grows with each version that adds a field to a request
+// or a feature to a program. A sender without an announcement, such as curl, has protocol 1.
 const (
-	Number = 2
+	Number = 1
 	first  = 1
 )
 
-// OptionalFields is the feature to ignore unknown fields of a newer program's request that does
-// not need them.
-const OptionalFields = "optional_fields"
-
-// BaseImages is the feature to support linked clones, which a program without it would treat as
-// independent volumes.
-const BaseImages = "base_images"
-
-// Slices is the feature to support volumes that are only the first part of their image.
-const Slices = "slices"
-
-// LUKS is the feature to support volumes that QEMU encrypts: a program without it would give a
-// guest ciphertext as its disk.
-const LUKS = "luks"
-
-// RetypeOptions is the feature to limit the bandwidth of a retype's move, and to delete its
-// source.
-const RetypeOptions = "retype_options"
-
-// RetypeTarget is the feature to accept a destination and a method for a retype's move.
-const RetypeTarget = "retype_target"
-
-// RetypeFormat is the feature to change the format of a volume in a retype's move.
-const RetypeFormat = "retype_format"
-
-// LiveShared is the feature to move a volume while guests on several hosts write to it.
-const LiveShared = "live_shared"
-
-// OpWait is the feature to delay the answer about an op until its end or for the requested time.
-const OpWait = "op_wait"
-
-// ThrottleWriters is the feature to throttle, on request, guests that write to a moving volume
-// faster than the copy.
-const ThrottleWriters = "throttle_writers"
-
-// DrainLiveShared is the feature to drain volumes of several instances while the guests write.
-const DrainLiveShared = "drain_live_shared"
-
-// DrainPauseAll is the feature to drain volumes of several instances with all guests paused.
-const DrainPauseAll = "drain_pause_all"
-
-// KeepBase is the feature to move a linked clone and keep its base images.
-const KeepBase = "keep_base"
-
-// DrainVerify is the feature to accept how a drain verifies its copies.
-const DrainVerify = "drain_verify"
-
-// Identities is the feature to store the identity of a volume's device.
-const Identities = "identities"
-
-// Allocation is the feature to allocate the file of a move thin or thick, as requested.
-const Allocation = "allocation"
-
-// Checkpoints is the feature to drop the dirty bitmaps of a volume in a move only if requested.
-const Checkpoints = "checkpoints"
-
-// DrainCheckpoints is the feature to drop the dirty bitmaps of a drain's volumes if requested.
-const DrainCheckpoints = "drain_checkpoints"
-
-// Pages is the feature to read a list page by page. The registry sends the whole list to programs
-// without it.
+// Pages is the feature to read a list page by page. The registry sends pages to a program with this
+// feature, and the whole list to others.
 const Pages = "pages"
 
 // features are the features of this program, oldest first. A name is never reused, and stays while
 // a program of an adjacent version may need it.
-var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS, DrainPauseAll, KeepBase, DrainVerify, Identities, Allocation, Checkpoints, Pages, DrainCheckpoints}
+var features = []string{Pages}
 
 // The headers of requests and answers between programs.
 const (
@@ -99,7 +39,7 @@ const (
 
 // Announcement describes a program.
 type Announcement struct {
-	// Version is for display; "" for a program older than announcements.
+	// Version is for display; "" for a sender without an announcement.
 	Version  string
 	Protocol int
 	Features []string
@@ -117,12 +57,8 @@ func Announce(h http.Header) {
 	h.Set(featuresHeader, strings.Join(features, ", "))
 }
 
-// AnnounceFor sets the protocol of another program, which made the request; 0 announces nothing.
-func AnnounceFor(h http.Header, number int) {
-	if number > 0 {
-		h.Set(protocolHeader, strconv.Itoa(number))
-	}
-}
+// AnnounceFor sets the protocol of another program, which made the request.
+func AnnounceFor(h http.Header, number int) { h.Set(protocolHeader, strconv.Itoa(number)) }
 
 // Remove removes the announcement from the header of an answer of another program that is passed
 // on.
@@ -191,7 +127,7 @@ func (a Announcement) LacksOfOurs() []string { return a.Lacks(features) }
 // String returns the version, for display.
 func (a Announcement) String() string {
 	if a.Version == "" {
-		return "an older version"
+		return "an unknown version"
 	}
 	return a.Version
 }

@@ -28,7 +28,7 @@ func TestWhatIsAnnouncedIsReadAgain(t *testing.T) {
 func TestWhoAnnouncesNothingSpeaksTheFirstProtocolAndHasNoFeature(t *testing.T) {
 	for name, h := range map[string]http.Header{
 		"nothing":  {},
-		"nonsense": {"Volferry-Protocol": {"two"}, "Volferry-Features": {"optional_fields"}},
+		"nonsense": {"Volferry-Protocol": {"two"}, "Volferry-Features": {"pages"}},
 		"below":    {"Volferry-Protocol": {"0"}, "Volferry-Version": {"v1"}},
 	} {
 		a := protocol.AnnouncedIn(h)
@@ -78,7 +78,7 @@ func TestARequestNeedsTheFeaturesOfTheFieldsThatItSets(t *testing.T) {
 		"a pointer to it": {&body{Fresh: true}, []string{"freshness"}},
 		"deeper":          {body{Inner: &inner{Deep: "x"}, Fresh: true}, []string{"depth", "freshness"}},
 		"in a list, once": {body{List: []inner{{}, {Deep: "x"}, {Deep: "y"}}}, []string{"depth"}},
-		"a type of old":   {api.VolumeCreate{Name: "a", SizeBytes: 1}, nil},
+		"a type without":  {api.VolumeCreate{Name: "a", SizeBytes: 1}, nil},
 	} {
 		if diff := cmp.Diff(tc.want, protocol.Needs(tc.body)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -92,7 +92,7 @@ func TestWhatIsNeededAndMissingIsRefusedByName(t *testing.T) {
 	if len(h) > 0 || protocol.RequiredBy(h) != nil {
 		t.Errorf("a request that needs nothing has %v", h)
 	}
-	protocol.Require(h, []string{protocol.OptionalFields, "flight"})
+	protocol.Require(h, []string{protocol.Pages, "flight"})
 	err := protocol.Own().Check("volferryd", protocol.RequiredBy(h))
 	if api.CodeOf(err) != api.CodeStateForbidden || !strings.Contains(err.Error(), "lacks flight,") {
 		t.Errorf("error = %v, want state_forbidden that names flight", err)
@@ -100,7 +100,7 @@ func TestWhatIsNeededAndMissingIsRefusedByName(t *testing.T) {
 	if diff := cmp.Diff(any([]string{"flight"}), api.AsError(err).Details["lacks"]); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
-	if err := protocol.Own().Check("volferryd", []string{protocol.OptionalFields}); err != nil {
+	if err := protocol.Own().Check("volferryd", []string{protocol.Pages}); err != nil {
 		t.Errorf("what is there was refused: %v", err)
 	}
 }

@@ -82,13 +82,12 @@ func events(c *cli.Context, s *session.Session) error {
 func eventsSince(ctx context.Context, s *session.Session, since int64, last int, some bool) ([]api.Event, error) {
 	if last > 0 && last <= onePage && !some {
 		end, _, err := session.List(ctx, s, routes.ListEvents.With("since", strconv.FormatInt(since, 10)).With("last", strconv.Itoa(last)))
-		// An older registry refuses the parameter, and answers are limited in size: then the trail
-		// is read page by page.
-		if err == nil && (len(end) == last || len(end) == 0 || end[0].Seq == since+1) {
-			return end, nil
-		}
-		if err != nil && api.CodeOf(err) != api.CodeInvalidArgument {
+		if err != nil {
 			return nil, err
+		}
+		// Answers are limited in size: if events are missing, the trail is read page by page.
+		if len(end) == last || len(end) == 0 || end[0].Seq == since+1 {
+			return end, nil
 		}
 	}
 	all := []api.Event{}

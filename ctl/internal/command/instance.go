@@ -176,9 +176,7 @@ func diskLine(i *api.Instance, slot api.BlockDeviceMapping, volumes map[string]s
 		return line + "  volume -: " + whySlotEmpty(i, slot)
 	}
 	line += "  volume " + session.NameOr(volumes, *slot.VolumeID)
-	if slot.Mode != "" { // an older registry sends none
-		line += ", " + string(slot.Mode)
-	}
+	line += ", " + string(slot.Mode)
 	if slot.AttachmentID != nil {
 		line += ", attachment " + *slot.AttachmentID
 	}
@@ -260,8 +258,8 @@ func adoptedInstances(resp session.Response) ([]api.Instance, error) {
 	return one, resp.Decode("instance", &one[0])
 }
 
-// alreadyAdopted reads the names of the instances adopted before, which an older version does not
-// send.
+// alreadyAdopted reads the names of the instances adopted before. The member is absent if there are
+// none.
 func alreadyAdopted(resp session.Response) (names []string) {
 	if resp.Has("already_adopted") && resp.Decode("already_adopted", &names) != nil {
 		return nil

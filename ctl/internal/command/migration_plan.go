@@ -4,7 +4,6 @@ package command
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -67,20 +66,12 @@ func showPausePlan(c *cli.Context, s *session.Session, target api.MigrationTarge
 	return nil
 }
 
-// made matches the end of a new image's name in an older daemon's plan: the beginning of the
-// migration's id, different in every call.
-var made = regexp.MustCompile(`-[0-9a-f]{8}(\.\w+)?$`)
-
 // destinationPlace returns the volume's destination, with <id> for the part that is unknown before
 // the move.
 func destinationPlace(p *api.MigrationPlan) string {
-	dst := p.Dst
-	if p.CreatesDestination && dst.Pool != "" {
-		dst.Name = made.ReplaceAllString(dst.Name, "-<id>$1")
-	}
-	text := placeText(dst)
-	if strings.Contains(dst.Name, "<id>") {
-		text += ", where <id> is the beginning of the migration's id"
+	text := placeText(p.Dst)
+	if strings.Contains(p.Dst.Name, "<id>") {
+		text += ", where <id> begins the id of the migration"
 	}
 	return text
 }

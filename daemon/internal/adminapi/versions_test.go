@@ -23,10 +23,9 @@ func TestATaskOfANewerRegistryMayHaveFieldsThatThisDaemonDoesNotNeed(t *testing.
 		needs    []string
 		want     string // of the refusal; the body without a size is read too
 	}{
-		"newer":                    {protocol.Number + 1, nil, "size_bytes"},
-		"newer, and needs more":    {protocol.Number + 1, []string{"freshness"}, "lacks freshness"},
-		"of this protocol":         {protocol.Number, nil, "unknown field"},
-		"older than announcements": {0, nil, "unknown field"},
+		"newer":                 {protocol.Number + 1, nil, "size_bytes"},
+		"newer, and needs more": {protocol.Number + 1, []string{"freshness"}, "lacks freshness"},
+		"of this protocol":      {protocol.Number, nil, "unknown field"},
 	} {
 		task.Protocol, task.Needs = tc.protocol, tc.needs
 		a := newServer(t, nowhere, nil).Perform(t.Context(), task)
@@ -72,8 +71,8 @@ func TestWhatIsPassedOnIsAnnouncedByThoseWhoSpeak(t *testing.T) {
 		t.Errorf("the registry is told that a person's request is of a program: %v", got)
 	}
 	got = nil
-	w := ask(map[string]string{"Volferry-Protocol": "2", "Volferry-Needs": protocol.OptionalFields})
-	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "the registry is an older version and lacks optional_fields") || got != nil {
+	w := ask(map[string]string{"Volferry-Protocol": "1", "Volferry-Needs": protocol.Pages})
+	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "the registry is an unknown version and lacks pages") || got != nil {
 		t.Errorf("answer = %d %s, and the registry was asked: %v; want a refusal that it was not", w.Code, w.Body, got != nil)
 	}
 }
@@ -84,7 +83,7 @@ func TestStatusSaysWhatTheRegistryLacks(t *testing.T) {
 		want string
 	}{
 		"the same": {protocol.Own(), "ok registry and daemon are " + protocol.Own().Version},
-		"older":    {protocol.Announcement{Protocol: 1}, "warn the registry is an older version, and this daemon " + protocol.Own().Version + "; the registry lacks optional_fields, base_images, slices, retype_options, live_shared, op_wait, throttle_writers, drain_live_shared, retype_target, retype_format, luks, drain_pause_all, keep_base, drain_verify, identities, allocation, checkpoints, pages, drain_checkpoints"},
+		"older":    {protocol.Announcement{Version: "v0", Protocol: 1}, "warn the registry is v0, and this daemon " + protocol.Own().Version + "; the registry lacks pages"},
 		"newer":    {protocol.Announcement{Version: "v99", Protocol: 99, Features: protocol.Own().Features}, "ok the registry is v99, and this daemon " + protocol.Own().Version + "; it is newer"},
 	} {
 		checks := VersionsChecks(func() (protocol.Announcement, bool) { return tc.peer, true })

@@ -393,7 +393,7 @@ func testChannels(t *testing.T, env *realEnv) {
 // four bytes: version, length of the definition, whether it ran, format.
 const savedHead = 16 + 4*4
 
-// testOneStream: a file from an older Volferry, or from virsh.
+// testOneStream: a file from virsh.
 func testOneStream(t *testing.T, env *realEnv) {
 	leftToTestConformance(t)
 	id, _ := env.define(t)

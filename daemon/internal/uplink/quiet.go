@@ -45,8 +45,7 @@ func (u *Uplink) heardLately(r api.HostReport) bool {
 }
 
 // pollFor returns the length of the next poll for tasks: until just before a report is due, which
-// then uses the poll's connection (reportAfterPoll). An older registry limits polls to a minute,
-// and wants reports more often.
+// then uses the poll's connection (reportAfterPoll).
 func (u *Uplink) pollFor() time.Duration { return max(fetchWait, u.quietFor()-reportEvery) }
 
 // reportAfterPoll makes the report that is about to be due, after a poll of the whole length wait,

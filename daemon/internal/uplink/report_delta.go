@@ -32,8 +32,8 @@ func (l lastReport) covers(r api.HostReport, now time.Time) bool {
 	return age < wholeEvery && l.says(r, age >= sizesEvery)
 }
 
-// says reports whether r has nothing new, with or without the sizes of pools. Without a digest,
-// from an older registry, every report is new.
+// says reports whether report r has nothing new, with or without the sizes of pools. Before the
+// first digest every report is new.
 func (l lastReport) says(r api.HostReport, sizes bool) bool {
 	if l.digest == "" || r.Version != l.report.Version || r.BootID != l.report.BootID || !slices.Equal(r.Instances, l.report.Instances) {
 		return false

@@ -219,15 +219,6 @@ func (s *site) wantVolume(id, name, state string) {
 	}
 }
 
-func TestAVolumeWhoseHostCannotFollowItsGuestsIsSkipped(t *testing.T) {
-	bubble(t, func(s *site) {
-		s.share()
-		id := s.drainShared(api.PoolDrain{LiveShared: true, ThrottleWriters: true}, protocol.Announcement{Protocol: 2, Features: []string{protocol.LiveShared}})
-		s.until(id)
-		s.want(id, "done: shared skipped state_forbidden, v0 moved")
-	})
-}
-
 // Moves that the registry leads never drop bitmaps.
 func TestADrainLosesDirtyBitmapsOfVolumesOfOneInstanceIfThatIsAskedFor(t *testing.T) {
 	bubble(t, func(s *site) {

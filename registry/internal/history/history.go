@@ -186,7 +186,7 @@ func (h *History) CheckDoubt(hostID string) error {
 	}
 	return api.Errorf(api.CodeRegistryUnavailable,
 		"nothing was changed: host %s says that it was told of event %d of timeline %d, which is not in the registry's history and is not signed by this registry. "+
-			"Either that host's memory is wrong or made up, or the registry was restored from a backup of before it signed its marks: "+
+			"Either that host's memory is wrong or made up, or this database has another key than the registry that told the host: "+
 			"compare the two (`volferryctl instance list` on the host), then fence the host, or stop the registry and run `volferry-registry accept-restore --without-proof --evidence TEXT`",
 		d.HostName, d.Mark.Seq, d.Mark.Timeline)
 }

@@ -33,7 +33,7 @@ func TestAHostIsNotAskedForWhatItsDaemonLacks(t *testing.T) {
 			s.fetch(t, hostA, "s1", 0)
 			s.Announced(hostA, protocol.Announcement{Protocol: 1})
 			status, body, err := s.Do(t.Context(), req)
-			if refused := relay.Refusal(status, body); err != nil || refused == nil || refused.Code != api.CodeStateForbidden || !strings.Contains(refused.Message, "host a is an older version and lacks flight") {
+			if refused := relay.Refusal(status, body); err != nil || refused == nil || refused.Code != api.CodeStateForbidden || !strings.Contains(refused.Message, "host a is an unknown version and lacks flight") {
 				t.Errorf("answer = %d %s, %v; want state_forbidden that names flight", status, body, err)
 			}
 			if len(s.tasks.rows) > 0 {
@@ -51,20 +51,17 @@ func TestAHostIsNotAskedForWhatItsDaemonLacks(t *testing.T) {
 	}
 }
 
-func TestAHostWaitsForTheEndOfAnOpIfItCan(t *testing.T) {
-	for features, wantPath := range map[string]string{"": "/v1/ops/k", protocol.OpWait: "/v1/ops/k?wait=15s"} {
-		bubble(t, func(t *testing.T, s *site) {
-			req := change("k").Op()
-			req.Wait = 15 * time.Second
-			s.fetch(t, hostA, "s1", 0)
-			s.Announced(hostA, protocol.Announcement{Protocol: 2, Features: []string{features}})
-			done := s.begin(t.Context(), req)
-			tasks, err := s.Fetch(t.Context(), store.Call{}, hostA, "s1", time.Minute, admitted)
-			if err != nil || len(tasks) != 1 || tasks[0].Path != wantPath {
-				t.Fatalf("tasks of a host with %q = %+v, %v; want the path %s", features, tasks, err, wantPath)
-			}
-			s.reply(t, tasks[0].ID, `{}`)
-			<-done
-		})
-	}
+func TestAHostIsAskedToWaitForTheEndOfAnOp(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		req := change("k").Op()
+		req.Wait = 15 * time.Second
+		s.fetch(t, hostA, "s1", 0)
+		done := s.begin(t.Context(), req)
+		tasks, err := s.Fetch(t.Context(), store.Call{}, hostA, "s1", time.Minute, admitted)
+		if err != nil || len(tasks) != 1 || tasks[0].Path != "/v1/ops/k?wait=15s" {
+			t.Fatalf("tasks = %+v, %v; want one with the time", tasks, err)
+		}
+		s.reply(t, tasks[0].ID, `{}`)
+		<-done
+	})
 }

@@ -58,7 +58,7 @@ func (r *Relay) ask(ctx context.Context, req Request) (*pendingTask, error) {
 	if !r.Present(req.HostID) {
 		return nil, r.absent(req.HostID, req.HostName)
 	}
-	task.ID, task.Path = readPrefix+uuid.NewString(), r.pathFor(req)
+	task.ID, task.Path = readPrefix+uuid.NewString(), req.pathWithWait()
 	e := r.join(task.ID, req.HostName)
 	if refused := r.refusal(req); refused != nil {
 		r.settle(e, *refused)

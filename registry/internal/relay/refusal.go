@@ -8,7 +8,6 @@ import (
 	"net/http"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -30,13 +29,12 @@ func (r Request) Op() Request {
 	return r
 }
 
-// pathFor returns the path of a request in a form that its host understands.
-func (r *Relay) pathFor(req Request) string {
-	host, _ := r.Announcement(req.HostID)
-	if req.Wait == 0 || len(host.Lacks([]string{protocol.OpWait})) > 0 {
-		return req.Path
+// pathWithWait returns the path of the request, with the time that its host may wait.
+func (r Request) pathWithWait() string {
+	if r.Wait == 0 {
+		return r.Path
 	}
-	return req.Path + "?wait=" + req.Wait.String()
+	return r.Path + "?wait=" + r.Wait.String()
 }
 
 // ReadOp returns the op in a host's answer, or the host's refusal.

@@ -104,7 +104,7 @@ func (s *hostAPI) tasks(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	for i := range tasks {
-		tasks[i].Protocol = protocol.Number // also in tasks that an older registry has stored
+		tasks[i].Protocol = protocol.Number
 	}
 	if err := routes.FetchTasks.Write(w, http.StatusOK, tasks); err != nil {
 		return err

@@ -243,12 +243,12 @@ func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	if got, degraded := parts(); cmp.Diff(want, got) != "" || degraded {
 		t.Errorf("parts = %v, degraded %t", got, degraded)
 	}
-	if body := string(s.ok(t, "GET", "/v1/status", "")); !strings.Contains(body, "which lacks "+protocol.OptionalFields) {
-		t.Errorf("the status does not say what an older host lacks: %s", body)
+	if body := string(s.ok(t, "GET", "/v1/status", "")); !strings.Contains(body, "which lacks "+protocol.Pages) {
+		t.Errorf("the status does not say what a host lacks: %s", body)
 	}
 	var hosts []api.Host
 	decode(t, s.ok(t, "GET", "/v1/hosts", ""), &hosts)
-	if h := hosts[0]; h.Protocol != 1 || !slices.Contains(h.Lacks, protocol.OptionalFields) {
+	if h := hosts[0]; h.Protocol != 1 || !slices.Contains(h.Lacks, protocol.Pages) {
 		t.Errorf("a host whose daemon announces nothing = %+v", h)
 	}
 	trouble = nil

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/ledger"
-	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -34,15 +33,15 @@ type walk[T any] func(r *http.Request, after string, do ledger.Visit[T]) error
 
 // list answers with a page of what is visited, or with all of it to a caller that does not know
 // pages.
-func list[T any](hosts *relay.Relay, route routes.Route[routes.None, []T], each walk[T]) httpjson.Route {
-	return listFilled(hosts, route, each, nil)
+func list[T any](route routes.Route[routes.None, []T], each walk[T]) httpjson.Route {
+	return listFilled(route, each, nil)
 }
 
 // listFilled is list for things to which fill adds something, once they are read.
-func listFilled[T any](hosts *relay.Relay, route routes.Route[routes.None, []T], each walk[T], fill func(context.Context, T) T) httpjson.Route {
+func listFilled[T any](route routes.Route[routes.None, []T], each walk[T], fill func(context.Context, T) T) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		found := page[T]{bound: ofWhole}
-		paged := wantsPages(hosts, r)
+		paged := wantsPages(r)
 		if paged {
 			found.bound = ofPage
 		}
@@ -63,22 +62,9 @@ func listFilled[T any](hosts *relay.Relay, route routes.Route[routes.None, []T],
 }
 
 // wantsPages reports whether the caller follows pages. A request that a daemon has passed on
-// announces the features of the program that asked the daemon, and the daemon passes on the
-// request for the next page only if the daemon knows pages, too.
-func wantsPages(hosts *relay.Relay, r *http.Request) bool {
-	if r.URL.Query().Has(routes.AfterParameter) {
-		return true
-	}
-	if host := viewerOf(r).HostID; host != "" && r.Header.Get(api.CallerHeader) != "" {
-		if daemon, known := hosts.Announcement(host); !known || !hasPages(daemon) {
-			return false
-		}
-	}
-	return hasPages(protocol.AnnouncedIn(r.Header))
-}
-
-func hasPages(a protocol.Announcement) bool {
-	return len(a.Lacks([]string{protocol.Pages})) == 0
+// announces the features of the program that asked the daemon.
+func wantsPages(r *http.Request) bool {
+	return r.URL.Query().Has(routes.AfterParameter) || len(protocol.AnnouncedIn(r.Header).Lacks([]string{protocol.Pages})) == 0
 }
 
 // page is a part of a list, up to a bound.

@@ -215,14 +215,3 @@ func TestTheEstimateIsMadeOfWhatTheHostsSay(t *testing.T) {
 		})
 	}
 }
-
-// The hosts of the fixture are older than live moves.
-func TestAMoveWhileGuestsWriteIsRefusedByTheNameOfAHostThatLacksIt(t *testing.T) {
-	bubble(t, func(t *testing.T, s *site) {
-		s.settled(t)
-		status, body := s.begin(t, "POST", "/v1/volumes/data/migrate", "k", `{"to_pool":"slow","method":"live"}`).answer()
-		if status == 202 || !strings.Contains(body, "the daemon of host a") || !strings.Contains(body, "lacks live_shared") || !strings.Contains(body, string(api.CodeStateForbidden)) {
-			t.Errorf("answer = %d %s", status, body)
-		}
-	})
-}

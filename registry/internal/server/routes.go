@@ -38,7 +38,7 @@ func (s *Server) aboutRoutes() []httpjson.Route {
 
 func (s *Server) hostRoutes() []httpjson.Route {
 	return []httpjson.Route{
-		list(s.Relay, routes.ListHosts, inMemory(s.hosts.list, func(h *api.Host) string { return h.ID })),
+		list(routes.ListHosts, inMemory(s.hosts.list, func(h *api.Host) string { return h.ID })),
 		show(routes.ShowHost, s.hosts.show),
 		write(routes.ReportHost, http.StatusOK, s.hosts.report),
 		drastic(s.refusals, routes.FenceHost, s.hosts.fence),
@@ -51,11 +51,11 @@ func (s *Server) hostRoutes() []httpjson.Route {
 
 func (s *Server) poolRoutes() []httpjson.Route {
 	return []httpjson.Route{
-		list(s.Relay, routes.ListPools, inMemory(s.hosts.listPools, func(p *api.Pool) string { return p.Host + "/" + p.Name })),
+		list(routes.ListPools, inMemory(s.hosts.listPools, func(p *api.Pool) string { return p.Host + "/" + p.Name })),
 		read(routes.ShowPool, s.hosts.showPool),
 		write(routes.DrainPool, http.StatusCreated, s.drains.start),
 
-		list(s.Relay, routes.ListDrains, s.drains.each),
+		list(routes.ListDrains, s.drains.each),
 		show(routes.ShowDrain, shown(s.drains.show)),
 		routes.FollowDrain.ServedByRegistry(s.drains.watch),
 		change(routes.PauseDrain, s.drains.set(api.DrainPaused)),
@@ -67,13 +67,13 @@ func (s *Server) poolRoutes() []httpjson.Route {
 func (s *Server) typeRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		list(s.Relay, routes.ListTypes, inMemory(alike(db.Types.All), func(t *api.VolumeType) string { return t.ID })),
+		list(routes.ListTypes, inMemory(alike(db.Types.All), func(t *api.VolumeType) string { return t.ID })),
 		create(routes.CreateType, db.Types.Create),
 		show(routes.ShowType, shown(db.Types.Get)),
 		change(routes.UpdateType, db.Types.Update),
 		remove(routes.DeleteType, db.Types.Delete),
 
-		list(s.Relay, routes.ListPolicies, inMemory(alike(db.Policies.All), func(p *api.Policy) string { return p.Name })),
+		list(routes.ListPolicies, inMemory(alike(db.Policies.All), func(p *api.Policy) string { return p.Name })),
 		change(routes.SetPolicy, db.Policies.Set),
 	}
 }
@@ -81,7 +81,7 @@ func (s *Server) typeRoutes() []httpjson.Route {
 func (s *Server) volumeRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		list(s.Relay, routes.ListVolumes, seen(db.Volumes.Each)),
+		list(routes.ListVolumes, seen(db.Volumes.Each)),
 		show(routes.ShowVolume, db.Volumes.Get),
 		relayed(s.forward, routes.CreateVolume, s.targets.toCreateVolume),
 		relayed(s.forward, routes.AdoptVolume, s.targets.toAdoptVolume),
@@ -111,7 +111,7 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 func (s *Server) attachmentRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		list(s.Relay, routes.ListAttachments, s.attachments.each),
+		list(routes.ListAttachments, s.attachments.each),
 		show(routes.ShowAttachment, db.Attachments.Get),
 		routes.DeleteAttachment.ServedByRegistry(s.attachments.remove),
 
@@ -129,7 +129,7 @@ func (s *Server) attachmentRoutes() []httpjson.Route {
 func (s *Server) instanceRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		list(s.Relay, routes.ListInstances, seen(db.Instances.Each)),
+		list(routes.ListInstances, seen(db.Instances.Each)),
 		show(routes.ShowInstance, db.Instances.Get),
 		relayed(s.forward, routes.AdoptInstance, s.targets.toAdoptInstance),
 		routes.ForgetInstance.ServedByRegistry(s.instances.forget),
@@ -152,7 +152,7 @@ func (s *Server) instanceRoutes() []httpjson.Route {
 func (s *Server) migrationRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		listFilled(s.Relay, routes.ListMigrations, s.migrations.each, s.views.withProgress),
+		listFilled(routes.ListMigrations, s.migrations.each, s.views.withProgress),
 		relayed(s.forward, routes.ListReleased, s.targets.opsOfHost),
 		relayed(s.forward, routes.DeleteSource, ofMigration[routes.None](s.targets)),
 		show(routes.ShowMigration, s.migrations.show),

@@ -201,7 +201,7 @@ func (tx reservationTx) check(ctx context.Context, v volumeForReserve, slot slot
 	case len(v.siblings) > 0 && !v.multiattach:
 		n := v.siblings[0]
 		return usedByInstance(v.name, n.instanceName, n.instanceID, n.id)
-	case v.location.IsLUKS(): // an older daemon would give the guest ciphertext
+	case v.location.IsLUKS():
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s: it is encrypted by QEMU (LUKS), and such a volume comes to an instance only when that is adopted with it", v.name)
 	case v.multiattach && v.location.Format != api.FormatRaw:
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s: its type is multiattach and it is %s; only raw can be attached more than once", v.name, v.location.Format)

@@ -114,7 +114,7 @@ func TestAnHeirGetsAVolumeAtThePathOfItsOwnPoolAlone(t *testing.T) {
 				must(s.Reports.Receive(t.Context(), nobody, api.HostReport{ID: id(hostKind, n+1), Name: name, BootID: "first", Epoch: 1, Pools: pools}))(t)
 			}
 			late(t, s, 1, "a", api.Location{Pool: tc.pool, Name: tc.name, Path: "/nfs/other", Format: api.FormatRaw, SizeBytes: 512})
-			// As if an older registry had accepted any path.
+			// As if the registry had accepted any path.
 			if _, err := s.sqlite.Write.ExecContext(t.Context(), "UPDATE locations SET path = ? WHERE volume_id = ?", tc.path, id(volumeKind, 61)); err != nil {
 				t.Fatal(err)
 			}

@@ -184,7 +184,7 @@ func CheckDst(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeT
 			v.Name, Place(dst), src.SizeBytes, dst.SizeBytes).With("size_bytes", src.SizeBytes)
 	}
 	if src.LUKSSecret != dst.LUKSSecret {
-		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s to %s: the volume is a LUKS container or is to become one, and a move keeps what opens it; the daemon of a host that does not know that has to be upgraded",
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s to %s: the volume is a LUKS container or is to become one, and a move keeps what opens it",
 			v.Name, Place(dst))
 	}
 	return checkTypeAllows(ctx, q, t, hostID, dst)

@@ -52,7 +52,8 @@ func TestAVolumeThatIsOlderThanTheSharingOfItsPoolIsReachedByAllThatShareIt(t *t
 	}
 }
 
-// An older registry may have such volumes, and its hosts' reports do not change.
+// A registry that starts again may have other settings for a pool, and its hosts' reports do not
+// change.
 func TestAReportThatSaysNothingNewSharesWhatIsOlder(t *testing.T) {
 	s, reopen := reopenable(t)
 	for n, name := range []string{"a", "b"} {

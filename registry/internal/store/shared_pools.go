@@ -128,8 +128,7 @@ func (tx poolTx) shareLocations(ctx context.Context, hostID string, pools []api.
 }
 
 // nameLocations sets the pool of a host's locations that have only a path, if the path is in the
-// directory of one of its pools. A volume may be older than its pool, and a registry older than
-// this rule.
+// directory of one of its pools. A volume may be older than its pool.
 func (tx poolTx) nameLocations(ctx context.Context, hostID string, pools []api.Pool) error {
 	for _, p := range pools {
 		dir := strings.TrimRight(p.Path, "/")

@@ -9,7 +9,7 @@ const (
 	// bounds their cost, and the age of the newest mark that some host has.
 	quietReports = 50
 	// shortestQuiet and longestQuiet bound the interval of unchanged reports. Daemons have the same
-	// bounds; older daemons report at least every minute.
+	// bounds.
 	shortestQuiet = 5 * time.Second
 	longestQuiet  = 5 * time.Minute
 )

@@ -36,7 +36,7 @@ func TestAVolumeThatMovesKeepsItsSizeUntilThatIsOver(t *testing.T) {
 	wantCode(t, err, api.CodeMigrationActive, "moving it")
 }
 
-// A host that does not know slices would report growth. A resize takes more of the image, and
+// The image is larger than the volume, which is no growth. A resize takes more of the image, and
 // finally all of it.
 func TestWhatIsBehindAVolumeIsNotTakenForGrowth(t *testing.T) {
 	s := newCluster(t)

@@ -173,7 +173,7 @@ func (s *Volumes) Grow(ctx context.Context, call Call, ref string, in api.Volume
 			return v, api.Errorf(api.CodeConflict, "volume %s has %s, no longer %s", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(in.FromBytes))
 		case in.SizeBytes < v.SizeBytes:
 			return v, validate.Invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(in.SizeBytes))
-		case v.Location.IsSlice(): // a host that does not know slices would take the whole image for the volume
+		case v.Location.IsSlice(): // its image is larger than the volume anyway
 			return v, api.Errorf(api.CodeStateForbidden, "volume %s is the beginning of what is at %s, and gets more of that by a resize alone", v.Name, v.Location.Path)
 		case v.MigrationID != "":
 			return v, MigrationActive(v, "change the size of")

@@ -61,7 +61,7 @@ var (
 	dump, unchanged         = storetest.Dump, storetest.Unchanged
 	wantCode, wantStale     = expect.Code, storetest.WantStale
 
-	openStore, reopenable      = kit.OpenStore, kit.Reopenable
+	reopenable                 = kit.Reopenable
 	newSite, newCluster        = kit.New, kit.NewCluster
 	inTurn, reserved, attached = kit.InTurn, kit.Reserved, kit.Attached
 	moving, migrating          = kit.Moving, kit.Migrating

@@ -15,13 +15,11 @@ var (
 	lost      = api.Errorf(api.CodeBitmapLost, "a guest was started anew")
 )
 
-func able(PauseHost) error { return nil }
-
 // newLive returns a live move of disk to san, with guests on hosts a and b, in phase checking.
 func newLive(t *testing.T) (*Store, Pause) {
 	t.Helper()
 	s := newPauseSite(t)
-	m := must(s.LiveMoves.Register(t.Context(), nobody, "disk", liveToSAN, bothHere, able))(t)
+	m := must(s.LiveMoves.Register(t.Context(), nobody, "disk", liveToSAN, bothHere))(t)
 	return s, must(s.Pauses.Get(t.Context(), m.ID))(t)
 }
 
@@ -269,21 +267,13 @@ func TestACancelBeforeTheNextGenerationUnlocksWhatRunsOn(t *testing.T) {
 }
 
 func TestMovesWhileGuestsWriteThatAreRefused(t *testing.T) {
-	lacks := func(h PauseHost) error {
-		if h.Name == "b" {
-			return api.Errorf(api.CodeStateForbidden, "host %s lacks live_shared", h.Name)
-		}
-		return nil
-	}
 	for name, tc := range map[string]struct {
 		before func(*testing.T, *Store)
 		edit   func(*api.MigrationTarget)
-		lacks  func(PauseHost) error
 		there  []string
 		code   api.Code
 		text   string
 	}{
-		"a host lacks it":       {lacks: lacks, code: api.CodeStateForbidden, text: "host b lacks live_shared"},
 		"as qcow2":              {edit: func(in *api.MigrationTarget) { in.ToFormat = "qcow2" }, code: api.CodeUnsupportedDisk, text: "raw"},
 		"an odd size":           {before: rawSQL("UPDATE locations SET size_bytes = size_bytes + 512 WHERE volume_id = '" + disk + "'"), code: api.CodeUnsupportedDisk, text: "multiple of 4096"},
 		"by pause_all":          {edit: func(in *api.MigrationTarget) { in.PauseAll = true }, code: api.CodeInvalidArgument, text: "no method live"},
@@ -300,13 +290,10 @@ func TestMovesWhileGuestsWriteThatAreRefused(t *testing.T) {
 			if tc.edit != nil {
 				tc.edit(&in)
 			}
-			if tc.lacks == nil {
-				tc.lacks = able
-			}
 			if tc.there == nil {
 				tc.there = bothHere
 			}
-			err := unchanged(t, s, func() error { return second(s.LiveMoves.Register(t.Context(), nobody, "disk", in, tc.there, tc.lacks)) })
+			err := unchanged(t, s, func() error { return second(s.LiveMoves.Register(t.Context(), nobody, "disk", in, tc.there)) })
 			wantCode(t, err, tc.code, tc.text)
 		})
 	}
@@ -341,7 +328,7 @@ func TestChangesOfMovesThatTheRegistryLeadsAreAnnounced(t *testing.T) {
 		}
 	}
 	var m api.Migration
-	announced("a new move", func() { m = must(s.LiveMoves.Register(t.Context(), nobody, "disk", liveToSAN, bothHere, able))(t) })
+	announced("a new move", func() { m = must(s.LiveMoves.Register(t.Context(), nobody, "disk", liveToSAN, bothHere))(t) })
 	p := must(s.Pauses.Get(t.Context(), m.ID))(t)
 	announced("what a host has done", func() { hostDoes(t, s, p, hostA) })
 	announced("a cancel", func() { must(s.Pauses.Cancel(t.Context(), nobody, m.ID, nil))(t) })

@@ -12,7 +12,7 @@ import (
 // saved makes a move of disk with these times of saving and restoring instances with this much RAM.
 func saved(t *testing.T, s *Store, bytes int64, save, restore time.Duration) {
 	t.Helper()
-	m := must(s.LiveMoves.Register(t.Context(), nobody, "disk", api.MigrationTarget{ToPool: "san"}, bothHere, able))(t)
+	m := must(s.LiveMoves.Register(t.Context(), nobody, "disk", api.MigrationTarget{ToPool: "san"}, bothHere))(t)
 	p := must(s.Pauses.Get(t.Context(), m.ID))(t)
 	for _, h := range p.Live.Hosts {
 		of := map[string]int64{}

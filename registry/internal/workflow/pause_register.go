@@ -34,13 +34,13 @@ type kind struct {
 	method string
 	// what is its name in the trail; manner and request are for messages.
 	what, manner, request string
-	// admits refuses a volume or host that does not meet further conditions.
-	admits func(v api.Volume, host PauseHost) error
+	// admits refuses a volume that does not meet further conditions.
+	admits func(v api.Volume) error
 }
 
 var allPaused = kind{
 	method: api.MethodSave, what: "migration.pause_all", manner: "with all guests paused", request: "pause_all",
-	admits: func(api.Volume, PauseHost) error { return nil },
+	admits: func(api.Volume) error { return nil },
 }
 
 func (s *Pauses) register(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string, k kind) (api.Migration, error) {
@@ -76,7 +76,7 @@ func (s *Pauses) register(ctx context.Context, call store.Call, ref string, in a
 			return api.Migration{}, err
 		}
 		for _, g := range guests {
-			if err := cmp.Or(tx.checkGuestReaches(ctx, v, t, g, dst), k.admits(v, g.Host)); err != nil {
+			if err := cmp.Or(tx.checkGuestReaches(ctx, v, t, g, dst), k.admits(v)); err != nil {
 				return api.Migration{}, err
 			}
 		}

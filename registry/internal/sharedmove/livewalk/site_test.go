@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/storetest"
-	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 func TestMain(m *testing.M) { relaytest.Main(m) }
@@ -103,8 +102,7 @@ func (s *site) restart() {
 func (s *site) move() string {
 	s.T.Helper()
 	in := api.MigrationTarget{ToPool: "new", DeleteSource: true}
-	all := func(workflow.PauseHost) error { return nil }
-	return expect.Value(s.Store.LiveMoves.Register(s.T.Context(), store.Call{}, "v", in, []string{s.hosts["a"].ID, s.hosts["b"].ID}, all))(s.T).ID
+	return expect.Value(s.Store.LiveMoves.Register(s.T.Context(), store.Call{}, "v", in, []string{s.hosts["a"].ID, s.hosts["b"].ID}))(s.T).ID
 }
 
 func (s *site) migration(id string) api.Migration {
