@@ -155,8 +155,8 @@ POWER ?= 10
 test-power: build lab ## Cut the power at every flush that a move makes on ext4, XFS and btrfs, and between, by replay of what was written (root)
 	VOLFERRY_POWER=$(POWER) $(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 0 ./test/power/...
 
-# The programs of earlier commits are built of the clone's history.
-test-upgrade: build lab packages machine ## Programs and packages of earlier commits against those of now: upgrades in the middle of moves, both orders (root)
+# The programs of the base (test/site/compatible.txt) are built of the clone's history.
+test-upgrade: build lab packages machine ## Programs and packages of 0.1.0 against those of now: upgrades in the middle of moves, both orders (root)
 	VOLFERRY_UPGRADE=all $(GO) test $(JSON) -v -count=1 -timeout 60m -run '^TestUpgrade' ./test/hosts
 
 CRASH ?= 15s

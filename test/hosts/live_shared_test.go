@@ -59,13 +59,6 @@ func startLiveCluster(t *testing.T, names ...string) *cluster {
 	t.Helper()
 	c := startCluster(t, names...)
 	ctl(t, c.Registry.Caller(), "type", "create", "clustered", "--multiattach")
-	for _, h := range c.Hosts { // the flag is none that an older volferryd knows
-		h.StopDaemon()
-		h.LibvirtState = h.Libvirtd.StateDir()
-		if err := h.StartDaemon(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
 	return c
 }
 

@@ -3,6 +3,8 @@
 package hosts
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,29 +25,17 @@ func leftToTestUpgrade(t *testing.T) {
 	}
 }
 
-// older are directories with the programs of earlier commits, by what these were.
-func older(t *testing.T) map[string]string {
+// base returns the first commit of upgrades, and the directory of its programs.
+func base(t *testing.T) (commit, programs string) {
 	t.Helper()
-	ctx := t.Context()
-	packaged, err := site.CommitThatAdded(ctx, "packaging/nfpm/volferryd.yaml")
+	commit, err := site.Base(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	announcing, err := site.CommitThatAdded(ctx, "internal/protocol/protocol.go")
-	if err != nil {
+	if programs, err = site.BuildAt(t.Context(), commit); err != nil {
 		t.Fatal(err)
 	}
-	before, err := site.ParentOf(ctx, announcing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	programs := map[string]string{}
-	for name, commit := range map[string]string{"first package": packaged, "before announcements": before} {
-		if programs[name], err = site.BuildAt(ctx, commit); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return programs
+	return commit, programs
 }
 
 // upgrade is the upgrade of one machine to the programs of this source tree.
@@ -74,17 +64,16 @@ func upgradeHost(t *testing.T, h *site.Host) upgrade {
 // machine, each in the middle of a move.
 func TestUpgradeInTheMiddleOfADrain(t *testing.T) {
 	leftToTestUpgrade(t)
-	for name, programs := range older(t) {
-		for _, order := range []string{"registry first", "hosts first"} {
-			t.Run(name+", "+order, func(t *testing.T) {
-				c := startClusterOf(t, programs, "hv1", "hv2")
-				steps := []upgrade{c.upgradeRegistry(t), upgradeHost(t, c.Hosts[0]), upgradeHost(t, c.Hosts[1])}
-				if order == "hosts first" {
-					steps = append(steps[1:], steps[0])
-				}
-				c.drainThrough(t, steps)
-			})
-		}
+	_, programs := base(t)
+	for _, order := range []string{"registry first", "hosts first"} {
+		t.Run(order, func(t *testing.T) {
+			c := startClusterOf(t, programs, "hv1", "hv2")
+			steps := []upgrade{c.upgradeRegistry(t), upgradeHost(t, c.Hosts[0]), upgradeHost(t, c.Hosts[1])}
+			if order == "hosts first" {
+				steps = append(steps[1:], steps[0])
+			}
+			c.drainThrough(t, steps)
+		})
 	}
 }
 
@@ -130,7 +119,7 @@ func (c *cluster) drainThrough(t *testing.T, steps []upgrade) {
 		}
 	}
 	for _, h := range get[[]api.Host](t, c.Registry.Caller(), "hosts", "host", "list") {
-		if h.Protocol < 2 || len(h.Lacks) > 0 {
+		if h.Protocol == 0 || len(h.Lacks) > 0 {
 			t.Errorf("after the upgrade host %s speaks protocol %d and lacks %v", h.Name, h.Protocol, h.Lacks)
 		}
 	}
@@ -156,28 +145,27 @@ func (c *cluster) copying(t *testing.T) string {
 	return ""
 }
 
-// Whoever has a volferryctl of another version works on.
+// A volferryctl works with programs of another version.
 func TestUpgradeOfCtlAloneAndOfTheOthersAlone(t *testing.T) {
 	leftToTestUpgrade(t)
-	for name, programs := range older(t) {
-		t.Run(name+", newer volferryctl", func(t *testing.T) {
-			c := startClusterOf(t, programs, "hv1")
-			c.Hosts[0].Use(built(t))
-			c.Registry.Use(built(t))
-			for _, at := range []site.Caller{c.Hosts[0].Caller, c.Registry.Caller()} {
-				if out := ctl(t, at, "version"); !strings.Contains(out, "which lacks optional_fields") {
-					t.Errorf("version does not say what the other side lacks: %s", out)
-				}
+	commit, programs := base(t)
+	t.Run("newer volferryctl", func(t *testing.T) {
+		c := startClusterOf(t, programs, "hv1")
+		c.Hosts[0].Use(built(t))
+		c.Registry.Use(built(t))
+		for _, at := range []site.Caller{c.Hosts[0].Caller, c.Registry.Caller()} {
+			if out := ctl(t, at, "version"); !strings.Contains(out, "older-"+commit[:12]) {
+				t.Errorf("version does not name the version of the other side: %s", out)
 			}
-			c.everydayWork(t)
-		})
-		t.Run(name+", older volferryctl", func(t *testing.T) {
-			c := startCluster(t, "hv1")
-			c.Hosts[0].Use(programs)
-			c.Registry.Use(programs)
-			c.everydayWork(t)
-		})
-	}
+		}
+		c.everydayWork(t)
+	})
+	t.Run("older volferryctl", func(t *testing.T) {
+		c := startCluster(t, "hv1")
+		c.Hosts[0].Use(programs)
+		c.Registry.Use(programs)
+		c.everydayWork(t)
+	})
 }
 
 // everydayWork is what operators do at a host and at the registry.
@@ -208,49 +196,104 @@ func (c *cluster) everydayWork(t *testing.T) {
 	assertHolds(t, disk{Volume: root}, root.Location, g.History("vda"))
 }
 
-// An older registry leaves a database of a newer one as it is, and goes on with the backup
-// that the newer one made.
+// An older registry continues with the database of a registry with the same schema. It leaves a
+// database with a newer schema as it is, and continues with the backup that the newer registry
+// made.
 func TestUpgradeOfTheRegistryHasAWayBack(t *testing.T) {
 	leftToTestUpgrade(t)
-	for name, programs := range older(t) {
-		t.Run(name, func(t *testing.T) {
-			r := site.NewRegistry(lab.TempDir(t), programs)
-			t.Cleanup(r.Stop)
-			start := func() {
-				if err := r.Start(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			start()
-			ctl(t, r.Caller(), "type", "create", "before")
-			r.Stop()
-			r.Use(built(t))
-			start()
-			r.Stop()
-			backups, err := filepath.Glob(r.DB() + ".schema-*")
-			if err != nil || len(backups) != 1 {
-				t.Fatalf("backups = %v (%v), want one", backups, err)
-			}
-			was := read(t, r.DB())
-			r.Use(programs)
-			if err := r.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "it was written by a newer Volferry") {
-				t.Fatalf("an older registry started on the database of a newer one, or says something else: %v", err)
-			}
-			if !slices.Equal(was, read(t, r.DB())) {
-				t.Error("the older registry has changed the database")
-			}
-			for _, file := range []string{r.DB() + "-wal", r.DB() + "-shm"} {
-				if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
-					t.Fatal(err)
-				}
-			}
-			if err := os.Rename(backups[0], r.DB()); err != nil {
-				t.Fatal(err)
-			}
-			start()
-			ctl(t, r.Caller(), "type", "show", "before")
-			ctl(t, r.Caller(), "type", "create", "after")
-		})
+	commit, programs := base(t)
+	grew, err := site.SchemaGrew(t.Context(), commit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("from the registry of this tree", func(t *testing.T) {
+		r := runRegistry(t, programs)
+		ctl(t, r.Caller(), "type", "create", "before")
+		r.Stop()
+		r.Use(built(t))
+		start(t, r)
+		ctl(t, r.Caller(), "type", "show", "before")
+		r.Stop()
+		r.Use(programs)
+		if grew {
+			takeBackup(t, r)
+		}
+		start(t, r)
+		ctl(t, r.Caller(), "type", "show", "before")
+		ctl(t, r.Caller(), "type", "create", "after")
+	})
+	t.Run("from a newer schema", func(t *testing.T) {
+		r := runRegistry(t, built(t))
+		ctl(t, r.Caller(), "type", "create", "before")
+		r.Stop()
+		upgradeSchema(t, r)
+		takeBackup(t, r)
+		start(t, r)
+		ctl(t, r.Caller(), "type", "show", "before")
+		ctl(t, r.Caller(), "type", "create", "after")
+	})
+}
+
+func runRegistry(t *testing.T, programs string) *site.Registry {
+	t.Helper()
+	r := site.NewRegistry(lab.TempDir(t), programs)
+	t.Cleanup(r.Stop)
+	start(t, r)
+	return r
+}
+
+func start(t *testing.T, r *site.Registry) {
+	t.Helper()
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// upgradeSchema makes the database of a stopped registry look as after the upgrade by a registry
+// with a newer schema, which has made a backup.
+func upgradeSchema(t *testing.T, r *site.Registry) {
+	t.Helper()
+	backup, err := r.Backup(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(backup, r.DB()+".schema-1"); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(r.DB(), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The user version in the header of a SQLite database (sqlite.org/fileformat2.html, 1.3.13).
+	const userVersionAt = 60
+	_, err = f.WriteAt(binary.BigEndian.AppendUint32(nil, 1000), userVersionAt)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// takeBackup claims that the registry refuses its database, which has a newer schema, and does not
+// change it. Then it puts the backup of the upgrade in the place of the database.
+func takeBackup(t *testing.T, r *site.Registry) {
+	t.Helper()
+	backups, err := filepath.Glob(r.DB() + ".schema-*")
+	if err != nil || len(backups) != 1 {
+		t.Fatalf("backups = %v (%v), want one", backups, err)
+	}
+	was := read(t, r.DB())
+	if err := r.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "it was written by a newer Volferry") {
+		t.Fatalf("an older registry started on the database of a newer one, or says something else: %v", err)
+	}
+	if !slices.Equal(was, read(t, r.DB())) {
+		t.Error("the older registry has changed the database")
+	}
+	for _, file := range []string{r.DB() + "-wal", r.DB() + "-shm"} {
+		if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(backups[0], r.DB()); err != nil {
+		t.Fatal(err)
 	}
 }
 

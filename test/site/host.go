@@ -31,9 +31,6 @@ type Host struct {
 	SharedPools []string
 	// Metrics is the address of the daemon's metrics, which it has none of where that is empty.
 	Metrics string
-	// LibvirtState is where libvirtd keeps the NVRAM of guests and the sockets of their processes.
-	// A volferryd that is older than the flag for it is given none: empty.
-	LibvirtState string
 	// Flags are flags of the daemon besides, which win.
 	Flags []string
 
@@ -99,7 +96,7 @@ func (h *Host) StartDaemon(ctx context.Context, env ...string) error {
 		"--config", config, "--socket", h.Socket, "--registry", h.Registry,
 		"--state-dir", h.State(), "--overlay-dir", h.Overlays(),
 		"--libvirt-socket", h.Libvirtd.Socket, "--libvirt-hook", filepath.Join(h.Libvirtd.HooksDir, "qemu.d", "volferry-guard"),
-		"--libvirt-config-dir", filepath.Join(h.Libvirtd.EtcDir, "qemu"),
+		"--libvirt-config-dir", filepath.Join(h.Libvirtd.EtcDir, "qemu"), "--libvirt-state-dir", h.Libvirtd.StateDir(),
 		"--metrics-listen", cmp.Or(h.Metrics, "off"), "--host-name", h.Name, "--overlay-min-free-bytes", fmt.Sprint(64 << 20),
 		"--allowed-paths", h.Dir + ":/dev", // the disks and loop devices of tests are in no pool
 	}
@@ -110,9 +107,6 @@ func (h *Host) StartDaemon(ctx context.Context, env ...string) error {
 	}
 	if len(h.SharedPools) > 0 {
 		args = append(args, "--shared-pools", strings.Join(h.SharedPools, ","))
-	}
-	if h.LibvirtState != "" {
-		args = append(args, "--libvirt-state-dir", h.LibvirtState)
 	}
 	args = append(args, h.Flags...)
 	d, err := h.launch(ctx, env, args)

@@ -12,25 +12,6 @@ import (
 	"strings"
 )
 
-// CommitThatAdded returns the commit in which a file of the source tree first was.
-func CommitThatAdded(ctx context.Context, path string) (string, error) {
-	out, err := git(ctx, "log", "--diff-filter=A", "--format=%H", "--", path)
-	if err != nil {
-		return "", err
-	}
-	commits := strings.Fields(out)
-	if len(commits) == 0 {
-		return "", fmt.Errorf("no commit adds %s: is this a clone without its history?", path)
-	}
-	return commits[len(commits)-1], nil
-}
-
-// ParentOf returns the commit before another.
-func ParentOf(ctx context.Context, commit string) (string, error) {
-	out, err := git(ctx, "rev-parse", commit+"^")
-	return strings.TrimSpace(out), err
-}
-
 // BuildAt builds the three programs as they were at a commit, unless that was done before,
 // and returns the directory that has them.
 func BuildAt(ctx context.Context, commit string) (string, error) {
@@ -105,9 +86,6 @@ func buildIn(ctx context.Context, src, commit string) error {
 			return err
 		}
 	}
-	if _, err := os.Stat(filepath.Join(src, "daemon", "connectors")); err != nil {
-		return nil //nolint:nilerr // a commit before connectors
-	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", "bin/connectors/", "./daemon/connectors/...")
 	cmd.Dir = src
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -120,6 +98,11 @@ func git(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return gitIn(ctx, root, args...)
+}
+
+// gitIn runs git in the clone in a directory.
+func gitIn(ctx context.Context, root string, args ...string) (string, error) {
 	return output(exec.CommandContext(ctx, "git", append([]string{"-C", root, "-c", "safe.directory=*"}, args...)...))
 }
 

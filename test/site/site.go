@@ -27,7 +27,7 @@ func Start(ctx context.Context, dir, bin string) (*Site, error) {
 		return nil, err
 	}
 	s := &Site{Host: h, registry: NewRegistry(dir, bin)}
-	h.Registry, h.LibvirtState = "unix://"+s.registry.Socket(), h.Libvirtd.StateDir()
+	h.Registry = "unix://" + s.registry.Socket()
 	if err := s.StartRegistry(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
