@@ -131,9 +131,9 @@ test-releases: ## The same on Debian 13, and on Debian 12 with its backports: li
 	VOLFERRY_MACHINE_SUITE=trixie $(MAKE) test-units
 	VOLFERRY_MACHINE_SUITE=bookworm-backports $(MAKE) test-units
 
-# The tests on machines with the packages are left out of make test.
-test-hosts: build lab promtool ## Several hosts and a registry over TLS, with real guests, the packages on machines with systemd, and the pages of docs/ word for word (root)
-	@[ -n '$(SHORT)' ] || { $(MAKE) packages machine && test/machine/docs.sh; }
+# Of the tests on machines with the packages make test has the README's.
+test-hosts: build lab promtool packages machine ## Several hosts and a registry over TLS, with real guests, the packages on machines with systemd, and the pages of docs/ word for word (root)
+	@[ -n '$(SHORT)' ] || test/machine/docs.sh
 	$(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 45m -p 1 ./test/machine ./test/hosts
 
 test-storage: build lab ceph vm ## A running guest moves from each kind of storage to the next, with a cancel and a death in each move: logical volumes, thin ones, iSCSI multipath and NVMe/TCP, in a virtual machine, and RBD images of a Ceph cluster; less than half an hour (root)

@@ -21,7 +21,6 @@ var moves = []struct {
 }
 
 func TestPausedGuestIsMovedAndStaysPaused(t *testing.T) {
-	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	g.pause(t)

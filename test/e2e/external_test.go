@@ -26,7 +26,6 @@ func dd(t *testing.T, src, dst string) {
 }
 
 func TestCopyMayBeMadeByAnyTool(t *testing.T) {
-	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	t.Run("dd, announced", func(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 // and by libvirt, while volferryd is down. The hook alone is in them.
 
 func TestNobodyStartsAnInstanceWithoutItsRootWhileTheDaemonIsDown(t *testing.T) {
-	leftToTestE2E(t)
 	h := startHost(t)
 	g := h.stoppedGuest(t, h.diskIn(t, h.poolA, api.FormatRaw), h.diskIn(t, h.poolA, api.FormatRaw))
 	before := g.rootVolume(t)

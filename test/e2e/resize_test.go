@@ -85,7 +85,6 @@ func (g *guest) assertSize(t *testing.T, bytes int) {
 }
 
 func TestAVolumeGrowsUnderARunningGuestAndMovesWhole(t *testing.T) {
-	leftToTestE2E(t)
 	for _, format := range []api.Format{api.FormatRaw, api.FormatQcow2} {
 		t.Run(string(format), func(t *testing.T) {
 			h, a, _ := sharedPools(t)

@@ -49,7 +49,6 @@ func (h *host) retypes(t *testing.T, volume, typeName string, args ...string) ap
 // TestRetypeOfARunningGuestsVolumeGoesWhereThatIsAskedFor with the options of a move, within what
 // the new type allows.
 func TestRetypeOfARunningGuestsVolumeGoesWhereThatIsAskedFor(t *testing.T) {
-	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	name := g.volumeName("vda")

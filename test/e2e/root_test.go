@@ -81,7 +81,6 @@ func TestTheRootVolumeThatMovesIsNeitherDetachedNorChangedForAnother(t *testing.
 
 // What the firmware boots is on the root volume, and says which one it is.
 func TestInstanceBootsFromTheRootVolumeThatItHasNow(t *testing.T) {
-	leftToTestE2E(t)
 	h := sharedHost(t)
 	first, second := h.bootDisk(t, "first"), h.bootDisk(t, "second")
 	g := h.defineGuestLike(t, lab.GuestConfig{Machine: "q35", UEFI: true, Disks: []lab.Disk{first}})

@@ -19,7 +19,6 @@ import (
 // One command empties a pool on all hosts, under running guests, while the
 // registry dies in the middle of it; what cannot move says why.
 func TestDrainEmptiesAPoolOnAllHosts(t *testing.T) {
-	leftToTestHosts(t)
 	t.Parallel()
 	c := startCluster(t, "hv1", "hv2")
 	admin := c.Registry.Caller()

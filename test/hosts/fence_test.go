@@ -13,7 +13,6 @@ import (
 // and when it hears of that it stops the guest that lost its disk, and that one
 // alone, before it may change anything again.
 func TestFencedHostLetsGoOfWhatItLost(t *testing.T) {
-	leftToTestHosts(t)
 	t.Parallel()
 	c := startCluster(t, "hv1", "hv2")
 	admin := c.Registry.Caller()

@@ -97,7 +97,6 @@ func assertActive(t *testing.T, m *machine.Machine) {
 // A host with libvirt as Debian configures it, and README.md as it is: its commands
 // install the packages, whose units run, and move a volume under its guest.
 func TestReadmeOnOneHost(t *testing.T) {
-	leftToTestHosts(t)
 	t.Parallel()
 	h := newOneHost(t, debs)
 	for _, pool := range []string{"slow", "fast"} {

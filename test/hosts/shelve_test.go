@@ -16,7 +16,6 @@ import (
 // An instance leaves its host for the shelf and comes back on another one. Whatever
 // is killed meanwhile, and whoever asks at the same time, one host has it or none.
 func TestInstanceIsShelvedOnOneHostAndUnshelvedOnAnother(t *testing.T) {
-	leftToTestHosts(t)
 	t.Parallel()
 	c := startCluster(t, "hv1", "hv2")
 	t.Run("with all that it wrote", c.testShelfKeepsWrites)
@@ -74,6 +73,7 @@ func (c *cluster) testShelfKeepsWrites(t *testing.T) {
 }
 
 func (c *cluster) testUnshelveRace(t *testing.T) {
+	leftToTestHosts(t)
 	g := c.mobile(t, "race")
 	ctl(t, c.Registry.Caller(), "instance", "shelve", g.Name)
 	won := map[string]int{}
@@ -106,6 +106,7 @@ func (c *cluster) testUnshelveRace(t *testing.T) {
 
 // One host's daemon dies in the shelve, the other one's in the unshelve.
 func (c *cluster) testDaemonsDie(t *testing.T) {
+	leftToTestHosts(t)
 	g := c.mobile(t, "mortal")
 	from, to := c.Hosts[0], c.Hosts[1]
 	for _, points := range [][2]string{
@@ -148,6 +149,7 @@ func restart(t *testing.T, h *site.Host, env ...string) {
 }
 
 func (c *cluster) testRegistryDies(t *testing.T) {
+	leftToTestHosts(t)
 	g := c.mobile(t, "orphan")
 	h := c.Hosts[0]
 	c.registryDiesAt(t, h, "instance_shelve.store.after_started", "instance", "shelve", g.Name)
