@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
+// The image formats for qemu-img.
 const (
 	FormatRaw   = "raw"
 	FormatQCOW2 = "qcow2"
