@@ -71,7 +71,7 @@ func showPausePlan(c *cli.Context, s *session.Session, target api.MigrationTarge
 func destinationPlace(p *api.MigrationPlan) string {
 	text := placeText(p.Dst)
 	if strings.Contains(p.Dst.Name, "<id>") {
-		text += ", where <id> begins the id of the migration"
+		text += ", where <id> is the beginning of the migration's id"
 	}
 	return text
 }
