@@ -175,6 +175,7 @@ func (x *trial) once(t *testing.T, p point, b blow) {
 	}
 	m := x.followed(t, r)
 	x.noteGap(t, p, deaths*worstStall, from, time.Now())
+	x.hearsRegistry(t) // until then the daemon shows the registry as it was before its death
 	x.settled(t, m)
 	start.assertGuarantees(t)
 }
