@@ -136,7 +136,7 @@ func (f *failover) RoundTrip(r *http.Request) (*http.Response, error) {
 			s = f.replace(s, s.index+1)
 		}
 		if failed[s.index] != nil {
-			return nil, cmp.Or(f.nobody(), why)
+			return nil, cmp.Or(f.unreachable(), why)
 		}
 		if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
 			return nil, why // the next request goes there
@@ -147,14 +147,14 @@ func (f *failover) RoundTrip(r *http.Request) (*http.Response, error) {
 // reportFirst returns the error of a change before the first report of this host.
 func (f *failover) reportFirst(s *session) error {
 	e := api.Errorf(s.member.unavailable, "nothing was sent to the registry at %s: it has not answered a report of this host yet", s.member.target)
-	if down := f.nobody(); down != nil {
+	if down := f.unreachable(); down != nil {
 		e = api.AsError(down)
 	}
 	return e.With(api.DetailReportFirst, true)
 }
 
-// nobody returns the errors of all members, or nil if a member answered.
-func (f *failover) nobody() error {
+// unreachable returns the errors of all members, or nil if a member has answered.
+func (f *failover) unreachable() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var (
