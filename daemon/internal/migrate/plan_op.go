@@ -23,10 +23,10 @@ func followUpID(migrationID string, n int) string {
 // planOp plans the next op of a migration. A migration that the registry has ended is only
 // released, or rolled back if src still belongs to the instance. If another program has committed
 // the overlay, the guest is already on src.
-func (m *Manager) planOp(ctx context.Context, h *history.Migration, goal move.Goal) (plans.Planned, error) {
+func (m *Manager) planOp(ctx context.Context, h *history.Migration, goal move.Goal) (op.Op, error) {
 	way, err := m.wayOf(ctx, h, goal)
 	if err != nil {
-		return plans.Planned{}, err
+		return op.Op{}, err
 	}
 	return m.env.Plan(goal, way), nil
 }

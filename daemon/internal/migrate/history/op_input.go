@@ -5,14 +5,14 @@ package history
 import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/pause"
-	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
 // OpInput is the input of a migration's op, with the planned op.
 type OpInput struct {
 	move.Input
-	Planned plans.Planned `json:"-"` // the op itself has it
+	// Planned has the kind, the steps and the commit point of the op, which is stored with them.
+	Planned op.Op `json:"-"`
 }
 
 // Keys implements request.Input.

@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
-	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/migrate/preflight"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -63,7 +62,7 @@ func (p *Parts) decideLed(ctx context.Context, opID, kind, method string, in api
 	}
 	p.log.Info("this host makes the destination of a move that the registry leads", "migration", spec.MigrationID, "method", method,
 		"volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
-	return &history.OpInput{Input: move.Input{Spec: *spec, RequestID: opID}, Planned: plans.Planned{Kind: kind}}, nil
+	return &history.OpInput{Input: move.Input{Spec: *spec, RequestID: opID}, Planned: op.Op{Kind: kind}}, nil
 }
 
 // ledHistory returns this host's history of a move that the registry leads, empty if there is
@@ -192,7 +191,7 @@ func (p *Parts) decideDropSaved(ctx context.Context, opID, kind string, in api.D
 	}
 	spec.MigrationID, spec.VolumeID = in.MigrationID, in.VolumeID
 	spec.DeleteSource = kind == move.KindDropSrc
-	return &history.OpInput{Input: move.Input{Spec: spec, RequestID: opID}, Planned: plans.Planned{Kind: kind}}, nil
+	return &history.OpInput{Input: move.Input{Spec: spec, RequestID: opID}, Planned: op.Op{Kind: kind}}, nil
 }
 
 func (p *Parts) mayDrop(ctx context.Context, h *history.Migration, kind string, in api.DropSaved) error {

@@ -79,7 +79,7 @@ func (p *phase) Op() op.Op {
 	if err != nil {
 		panic(err)
 	}
-	planned := plans.Planned{Kind: p.kind}
+	planned := op.Op{Kind: p.kind}
 	if way, chooses := ways[p.kind]; chooses {
 		planned = p.env().Plan(way.goal, way.Way)
 	}

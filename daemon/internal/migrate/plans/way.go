@@ -38,18 +38,6 @@ type Way struct {
 	Lost bool
 }
 
-// Planned is an op of a migration before it is submitted.
-type Planned struct {
-	Kind   string
-	Steps  []op.StepRef
-	Commit string
-}
-
-// Has reports whether the op has a step with this name.
-func (p *Planned) Has(step string) bool {
-	return slices.ContainsFunc(p.Steps, func(s op.StepRef) bool { return s.Name == step })
-}
-
 // WayFor looks at the instance of a migration for an op that is about to be planned.
 func (e *Env) WayFor(ctx context.Context, s *move.Spec, goal move.Goal) (Way, error) {
 	w := Way{Method: s.Method}
@@ -91,8 +79,8 @@ func (e *Env) WayFor(ctx context.Context, s *move.Spec, goal move.Goal) (Way, er
 	return w, err
 }
 
-// Plan returns the op that reaches a goal.
-func (e *Env) Plan(goal move.Goal, w Way) Planned {
+// Plan returns the kind, the steps and the commit point of the op that reaches a goal.
+func (e *Env) Plan(goal move.Goal, w Way) op.Op {
 	kind, steps, commit := move.KindFor(goal), []string(nil), ""
 	switch goal {
 	case move.GoalStart:
@@ -110,7 +98,7 @@ func (e *Env) Plan(goal move.Goal, w Way) Planned {
 		}
 	}
 	plan := e.planOf(kind)
-	return Planned{Kind: kind, Steps: plan.Choose(steps...), Commit: commit}
+	return op.Op{Kind: kind, Steps: plan.Choose(steps...), Commit: commit}
 }
 
 // The steps that several ops have.
