@@ -14,8 +14,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/config"
 	"github.com/volferry/volferry/daemon/internal/uplink"
-	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // host is this host's identity for the registry.
@@ -53,7 +53,7 @@ func holdID(cfg *config.Config, id string) error {
 	}
 	if kept != "" && registered {
 		return fmt.Errorf("%s says host %s and the certificate %s is of host %s: the journal in %s is the other host's; use the certificate of %s, which `%s` makes, or give this host a state_dir of its own",
-			path, kept, cfg.TLSCert, id, cfg.StateDir, kept, api.ShellLine("volferry-registry", "issue-cert", "host", "NAME", "--id", kept))
+			path, kept, cfg.TLSCert, id, cfg.StateDir, kept, shell.Line("volferry-registry", "issue-cert", "host", "NAME", "--id", kept))
 	}
 	return atomicfile.Write(path, []byte(id+"\n"), 0o644)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/programs"
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 const (
@@ -64,21 +65,21 @@ type awayReach struct{ err error }
 
 func (a awayReach) Check(context.Context, string, *os.File) error { return a.err }
 
-func (a awayReach) Look(context.Context, api.RBDImage, *os.File) (rbd.Info, error) {
+func (a awayReach) Look(context.Context, medium.RBDImage, *os.File) (rbd.Info, error) {
 	return rbd.Info{}, a.err
 }
 
-func (a awayReach) Watchers(context.Context, api.RBDImage, *os.File) ([]string, error) {
+func (a awayReach) Watchers(context.Context, medium.RBDImage, *os.File) ([]string, error) {
 	return nil, a.err
 }
 
-func (a awayReach) Snapshot(context.Context, api.RBDImage, rbd.SnapshotQuery, *os.File) (rbd.Snapshot, error) {
+func (a awayReach) Snapshot(context.Context, medium.RBDImage, rbd.SnapshotQuery, *os.File) (rbd.Snapshot, error) {
 	return rbd.Snapshot{}, a.err
 }
 
-func (a awayReach) Change(context.Context, api.RBDImage, rbd.Change, *os.File) error { return a.err }
+func (a awayReach) Change(context.Context, medium.RBDImage, rbd.Change, *os.File) error { return a.err }
 
-func (a awayReach) Dial(context.Context, api.RBDImage, bool, *os.File) (net.Conn, error) {
+func (a awayReach) Dial(context.Context, medium.RBDImage, bool, *os.File) (net.Conn, error) {
 	return nil, a.err
 }
 

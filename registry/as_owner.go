@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // refuseDirectoryOfOthers refuses root in a directory of another user: SQLite makes files in the
@@ -48,7 +48,7 @@ func (in *invocation) refuseDirectoryOfOthers(file string) (err error) {
 		args = append(args, arg)
 	}
 	return fmt.Errorf("%s`%s`, and move the file once it is made, since that user cannot make one in %s: `%s`",
-		refused, owner.line(args), filepath.Dir(file), api.ShellLine("mv", "-n", "--", there, file))
+		refused, owner.line(args), filepath.Dir(file), shell.Line("mv", "-n", "--", there, file))
 }
 
 // databaseOwner is the user and group that must run a command.
@@ -70,7 +70,7 @@ func groupOf(uid, dirGID int) int {
 
 func (o databaseOwner) line(args []string) string {
 	as := []string{"setpriv", "--reuid", strconv.Itoa(o.uid), "--regid", strconv.Itoa(o.gid), "--clear-groups"}
-	return api.ShellLine(append(as, args...)...)
+	return shell.Line(append(as, args...)...)
 }
 
 // mayMakeIn reports whether the user may make a file in dir, by the modes of dir and its parents.

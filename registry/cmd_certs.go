@@ -15,9 +15,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/settings"
+	"github.com/volferry/volferry/internal/shell"
 	"github.com/volferry/volferry/registry/internal/server"
 )
 
@@ -136,7 +137,7 @@ Next:
   the package enable the socket before:  systemctl enable volferry-registry-tls.socket
   on this host, for each other host:  %s issue-cert host NAME
   renew the server certificate within %s:  %s issue-cert server --replace
-`, strings.Join(names, ", "), dir, filepath.Join(in.cfg.keyDir(), mtls.CAKeyFile), defaultListen, server.Program, api.Count(in.days, "day"), server.Program)
+`, strings.Join(names, ", "), dir, filepath.Join(in.cfg.keyDir(), mtls.CAKeyFile), defaultListen, server.Program, humanize.Count(in.days, "day"), server.Program)
 	return nil
 }
 
@@ -224,7 +225,7 @@ func (in *invocation) issueHost(ca *mtls.CA, name string, valid time.Duration) (
 		in.id = old.ID
 	case in.id == "" && in.replace:
 		// A new id would be a new host, and the registry would refuse its name.
-		return mtls.Pair{}, fmt.Errorf("there is no certificate in %s to replace: name its directory with --out, or give the host's id with --id (`%s` has it)", in.out, api.ShellLine("volferryctl", "host", "show", name))
+		return mtls.Pair{}, fmt.Errorf("there is no certificate in %s to replace: name its directory with --out, or give the host's id with --id (`%s` has it)", in.out, shell.Line("volferryctl", "host", "show", name))
 	case in.id == "":
 		in.id = uuid.NewString()
 	}
@@ -267,7 +268,7 @@ func (in *invocation) issueServer(ca *mtls.CA, names []string, valid time.Durati
 	if err := in.write(pair, serverName); err != nil {
 		return err
 	}
-	in.printf("the server certificate in %s is for %s and good for %s\nA registry that runs takes it up by itself.\n", in.out, strings.Join(names, ", "), api.Count(in.days, "day"))
+	in.printf("the server certificate in %s is for %s and good for %s\nA registry that runs takes it up by itself.\n", in.out, strings.Join(names, ", "), humanize.Count(in.days, "day"))
 	return nil
 }
 
@@ -315,7 +316,7 @@ func revokeHost(in *invocation, hostID string) error {
 			return err
 		}
 	}
-	in.printf("revoked %s of host %s, and a registry that runs refuses what is revoked from now on\n", api.Count(len(keys), "certificate"), hostID)
+	in.printf("revoked %s of host %s, and a registry that runs refuses what is revoked from now on\n", humanize.Count(len(keys), "certificate"), hostID)
 	return nil
 }
 

@@ -2,7 +2,11 @@
 
 package api
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/volferry/volferry/internal/shell"
+)
 
 // VolumeAttach attaches a volume to an instance (POST /v1/volumes/{volume}/attach). An empty
 // Device means the next free device, an empty Mode rw. Root means the slot with boot index 0: it
@@ -152,5 +156,5 @@ func (a *Attachment) CheckStart() error {
 		return nil
 	}
 	return Errorf(CodeStateForbidden, "cannot start a migration at the attachment of volume %s: no host has its instance %s; move the volume with `%s`, with --external-copy if another tool is to copy it",
-		a.VolumeName, a.InstanceName, ShellLine("volferryctl", "volume", "migrate", a.VolumeName))
+		a.VolumeName, a.InstanceName, shell.Line("volferryctl", "volume", "migrate", a.VolumeName))
 }

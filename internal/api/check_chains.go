@@ -2,7 +2,11 @@
 
 package api
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/volferry/volferry/internal/humanize"
+)
 
 // CheckChains returns the check of moving disks for images that another program has changed.
 func CheckChains(problems []ChainProblem) Check {
@@ -20,10 +24,10 @@ func CheckChains(problems []ChainProblem) Check {
 	}
 	var lines []string
 	if len(guarded) > 0 {
-		lines = append(lines, Count(len(guarded), "instance")+", kept from starting: "+strings.Join(guarded, "; "))
+		lines = append(lines, humanize.Count(len(guarded), "instance")+", kept from starting: "+strings.Join(guarded, "; "))
 	}
 	if len(others) > 0 {
-		lines = append(lines, Count(len(others), "disk")+", changed by somebody else while it moves: "+strings.Join(others, "; "))
+		lines = append(lines, humanize.Count(len(others), "disk")+", changed by somebody else while it moves: "+strings.Join(others, "; "))
 	}
 	if len(lines) == 0 {
 		return check

@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Details of the error of a drain's volume outside the pool that needs an image below the pool's
@@ -46,7 +48,7 @@ func (v *Volume) NeedsPool(pool *Pool) *Error {
 	}
 	if pool.HasBelow(v.Location.Path) {
 		return Errorf(CodeVolumeInUse, "volume %s is at %s, which is below pool %s and not in it. Next: %s",
-			v.Name, v.Location.Path, pool.Name, ShellLine("volferryctl", "volume", "migrate", v.Name, "--to-pool", "POOL")).
+			v.Name, v.Location.Path, pool.Name, shell.Line("volferryctl", "volume", "migrate", v.Name, "--to-pool", "POOL")).
 			With(DetailImageBelow, v.Location.Path)
 	}
 	for _, base := range v.Location.Backing.Images() {
@@ -58,7 +60,7 @@ func (v *Volume) NeedsPool(pool *Pool) *Error {
 			to = "POOL"
 		}
 		return Errorf(CodeVolumeInUse, "volume %s is not in pool %s, and reads its base image %s there. Next: %s, without --keep-base, which copies that into the volume; "+
-			"or move the base image and rebase the clone", v.Name, pool.Name, base.Path, ShellLine("volferryctl", "volume", "migrate", v.Name, "--to-pool", to)).
+			"or move the base image and rebase the clone", v.Name, pool.Name, base.Path, shell.Line("volferryctl", "volume", "migrate", v.Name, "--to-pool", to)).
 			With(DetailBaseImage, base.Path)
 	}
 	return nil

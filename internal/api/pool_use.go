@@ -5,6 +5,8 @@ package api
 import (
 	"cmp"
 	"fmt"
+
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // MaxPoolUses limits the uses of a pool that a host reports.
@@ -35,7 +37,7 @@ func (u *PoolUse) Text() string {
 	switch {
 	case u.Volume != "":
 		return fmt.Sprintf("volume %s%s is not in the pool, and its image %s leads there by a symbolic link. Next: %s", u.Volume, host, u.Path,
-			ShellLine("volferryctl", "volume", "migrate", u.Volume, "--to-pool", "POOL"))
+			shell.Line("volferryctl", "volume", "migrate", u.Volume, "--to-pool", "POOL"))
 	case u.Unknown != "" && u.Domain != "":
 		return fmt.Sprintf("it is not known whether domain %s%s needs a file there: %s", u.Domain, host, u.Unknown)
 	case u.Unknown != "":

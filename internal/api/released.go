@@ -5,6 +5,8 @@ package api
 import (
 	"fmt"
 	"strings"
+
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // MayHaveMore reports whether the source may have data that its volume lacks.
@@ -36,17 +38,17 @@ func (r *ReleasedSource) WayOut() string {
 		howTo = "docs/how-to/lose-a-host.md (The registry is lost)"
 	}
 	if r.RunBy != "" {
-		return fmt.Sprintf("shut that guest down before the two differ more (%s), and delete neither; %s says how the right one is kept", ShellLine("virsh", "shutdown", "--", r.RunBy), howTo)
+		return fmt.Sprintf("shut that guest down before the two differ more (%s), and delete neither; %s says how the right one is kept", shell.Line("virsh", "shutdown", "--", r.RunBy), howTo)
 	}
 	if r.Unrecorded {
 		return "delete neither, and start no guest on either: compare the two; " + howTo + " says how the volume is put where it belongs"
 	}
 	adopt := []string{"volferryctl", "volume", "adopt", r.VolumeName + "-old"}
-	remove := ShellLine("rm", "--", r.Location.Path)
+	remove := shell.Line("rm", "--", r.Location.Path)
 	switch {
 	case r.Location.Pool != "":
 		adopt = append(adopt, "--pool", r.Location.Pool, "--volume-name", r.Location.Name)
-		remove = ShellLine("virsh", "vol-delete", "--pool", r.Location.Pool, "--", r.Location.Name)
+		remove = shell.Line("virsh", "vol-delete", "--pool", r.Location.Pool, "--", r.Location.Name)
 	case strings.HasPrefix(r.Location.Path, "/dev/"):
 		adopt = append(adopt, "--path", r.Location.Path)
 		remove = "it is a device, which is removed where it was made"
@@ -55,7 +57,7 @@ func (r *ReleasedSource) WayOut() string {
 	}
 	return strings.Join([]string{
 		"compare the two: " + howTo,
-		"keep it, as a volume of its own: " + ShellLine(append(adopt, "--format", string(r.Location.Format), "--force")...),
+		"keep it, as a volume of its own: " + shell.Line(append(adopt, "--format", string(r.Location.Format), "--force")...),
 		"or remove it, once it has nothing that the volume lacks: " + remove,
 	}, "\n")
 }
@@ -65,5 +67,5 @@ func (r *ReleasedSource) WayOut() string {
 func ForgetRefusal(name, what string) *Error {
 	return Errorf(CodeChainChanged, "cannot forget instance %s: %s. Once it is forgotten nothing says that its guest is on another image: its volume, with all that was written there since a move, is free to be deleted or given to another instance, and an adoption takes the image that the guest is on now. "+
 		"See first which image is the right one (`volferryctl volume which`). If it is the volume's, put its path back into the definition, with the guest off (`%s`; docs/how-to/recover.md, A guest on another image than its volume). "+
-		"If it is the one that the definition names, since the registry was restored from a backup, docs/how-to/lose-a-host.md (The registry is lost) has the way, which begins with --force", name, what, ShellLine("volferryctl", "instance", "repair", name))
+		"If it is the one that the definition names, since the registry was restored from a backup, docs/how-to/lose-a-host.md (The registry is lost) has the way, which begins with --force", name, what, shell.Line("volferryctl", "instance", "repair", name))
 }

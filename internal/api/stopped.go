@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/volferry/volferry/internal/humanize"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Stopped reports whether a migration does not go on without an operator: its last operation
@@ -27,7 +30,7 @@ func (m *Migration) Ref() string {
 // CopyCommand returns the command that starts or continues the copy. A Composite migration then
 // goes on to its end.
 func (m *Migration) CopyCommand() string {
-	return ShellLine("volferryctl", "migration", "copy", m.Ref())
+	return shell.Line("volferryctl", "migration", "copy", m.Ref())
 }
 
 // CompleteCommand returns the command that completes the migration.
@@ -36,7 +39,7 @@ func (m *Migration) CompleteCommand() string {
 	if m.DstAttachmentID != "" {
 		words = append(words, m.DstAttachmentID)
 	}
-	return ShellLine(words...)
+	return shell.Line(words...)
 }
 
 // Cures returns the commands for a stopped migration: again continues the move, or shows what an
@@ -76,7 +79,7 @@ func (m *Migration) goOn() string {
 			return m.whichCommand()
 		}
 		verb, _ := m.PausedGoal()
-		return ShellLine("volferryctl", "migration", verb, m.ID)
+		return shell.Line("volferryctl", "migration", verb, m.ID)
 	case MigrationOrphaned:
 		return m.whichCommand() + CureSeparator + "volferryctl migration abandon --help"
 	case MigrationStarted:
@@ -90,7 +93,7 @@ func (m *Migration) goOn() string {
 	case MigrationCopied:
 		return m.CompleteCommand()
 	default:
-		return ShellLine("volferryctl", "migration", "show", m.ID)
+		return shell.Line("volferryctl", "migration", "show", m.ID)
 	}
 }
 
@@ -124,11 +127,11 @@ func (m *Migration) lookFirst() string {
 }
 
 func (m *Migration) whichCommand() string {
-	return ShellLine("volferryctl", "volume", "which", m.volume())
+	return shell.Line("volferryctl", "volume", "which", m.volume())
 }
 
 func (m *Migration) cancelCommand() string {
-	return ShellLine("volferryctl", "migration", "cancel", m.Ref())
+	return shell.Line("volferryctl", "migration", "cancel", m.Ref())
 }
 
 // PausedGoal returns, for a move with all guests paused that needs an operator, the verb that
@@ -218,10 +221,10 @@ func CheckOverlays(open []Migration, unresumed ...string) Check {
 	var lines []string
 	if len(paused) > 0 {
 		check.Status = "fail"
-		lines = append(lines, Count(len(paused), "guest")+", standing still: "+strings.Join(paused, "; "))
+		lines = append(lines, humanize.Count(len(paused), "guest")+", standing still: "+strings.Join(paused, "; "))
 	}
 	if len(slowed) > 0 {
-		lines = append(lines, Count(len(slowed), "guest")+", near a full overlay directory: "+strings.Join(slowed, "; "))
+		lines = append(lines, humanize.Count(len(slowed), "guest")+", near a full overlay directory: "+strings.Join(slowed, "; "))
 	}
 	check.Message = strings.Join(lines, "; ")
 	if full {

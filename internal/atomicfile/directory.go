@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Directory is an open directory. Another user may own it and change its entries at any time:
@@ -224,7 +224,7 @@ func (d *Directory) checkHardLink(path string, names uint64) error {
 		return nil
 	}
 	return fmt.Errorf("read %s: it has %d names (hard links), and others can make files in its directory, so that it may be a file that they may not read; look at its names (`%s`), and if it is yours, remove the others of them",
-		path, names, api.ShellLine("find", "/", "-samefile", path))
+		path, names, shell.Line("find", "/", "-samefile", path))
 }
 
 // Write is the function Write, for a file in the directory.

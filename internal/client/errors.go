@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // refused reports whether err means that no process listens: nothing was sent.
@@ -98,7 +99,7 @@ func (c *connection) handshakeError(err error) error {
 	)
 	switch {
 	case errors.As(err, &name):
-		return api.Errorf(c.unavailable, "cannot trust %s: its certificate is of another name (%v); use a name that it has, or make one with %s", c.target, name, api.ShellLine("volferry-registry", "issue-cert", "server", c.base.Hostname())).With(api.DetailDistrust, api.DistrustsServer)
+		return api.Errorf(c.unavailable, "cannot trust %s: its certificate is of another name (%v); use a name that it has, or make one with %s", c.target, name, shell.Line("volferry-registry", "issue-cert", "server", c.base.Hostname())).With(api.DetailDistrust, api.DistrustsServer)
 	case errors.As(err, &unknown):
 		return api.Errorf(c.unavailable, "cannot trust %s: its certificate is not of the authority in %s; copy the registry's ca.crt there if this is the right registry", c.target, c.tlsFiles.ca).With(api.DetailDistrust, api.DistrustsServer)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:

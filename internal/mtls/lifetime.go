@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // warnBefore is how long before its end a certificate causes a warning; for short lifetimes it is
@@ -62,5 +63,5 @@ func days(d time.Duration) string {
 	if d < Day {
 		return "less than a day"
 	}
-	return api.Count(int(d/Day), "day")
+	return humanize.Count(int(d/Day), "day")
 }

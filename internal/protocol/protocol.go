@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/printable"
 	"github.com/volferry/volferry/internal/version"
 )
 
@@ -79,7 +79,7 @@ func AnnouncedIn(h http.Header) Announcement {
 	}
 	a.Protocol = number
 	a.Features = names(h.Get(featuresHeader))
-	if v := h.Get(versionHeader); len(v) <= maxName && api.Printable(v) == v {
+	if v := h.Get(versionHeader); len(v) <= maxName && printable.Text(v) == v {
 		a.Version = v
 	}
 	return a

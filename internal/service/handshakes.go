@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // handshakeTimeout limits a TLS handshake. Clients have the same limit.
@@ -123,7 +123,7 @@ func (h *handshakes) greet(raw net.Conn) {
 	from := raw.RemoteAddr()
 	address := addressOf(from)
 	if !h.addresses.enter(address) {
-		h.refuse(BoundAddress, from, fmt.Sprintf("its address has %s under way", api.Count(h.tls.Bounds.HandshakesPerAddress, "handshake")))
+		h.refuse(BoundAddress, from, fmt.Sprintf("its address has %s under way", humanize.Count(h.tls.Bounds.HandshakesPerAddress, "handshake")))
 		_ = raw.Close()
 		return
 	}
@@ -139,7 +139,7 @@ func (h *handshakes) greet(raw net.Conn) {
 		return
 	}
 	if !h.callers.enter(caller) {
-		h.refuse(BoundCaller, from, fmt.Sprintf("%s has %s", caller, api.Count(h.tls.Bounds.ConnectionsPerCaller, "connection")))
+		h.refuse(BoundCaller, from, fmt.Sprintf("%s has %s", caller, humanize.Count(h.tls.Bounds.ConnectionsPerCaller, "connection")))
 		_ = conn.Close()
 		return
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/retry"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // metricsRetry is the delay before an address in use is tried again.
@@ -110,8 +111,8 @@ func (m *Metrics) Checks() []api.Check {
 		// The packaged units forbid the program to open an address, so systemd has to.
 		program := filepath.Base(os.Args[0])
 		advice = fmt.Sprintf("the unit of this program has no network of its own, so systemd opens the address: `%s` with the lines [Socket], ListenStream= and ListenStream=%s; then `%s` and `%s`",
-			api.ShellLine("systemctl", "edit", program+"-metrics.socket"), m.address,
-			api.ShellLine("systemctl", "stop", program+".socket", program+"-metrics.socket", program+".service"), api.ShellLine("systemctl", "start", program+".socket", program+".service"))
+			shell.Line("systemctl", "edit", program+"-metrics.socket"), m.address,
+			shell.Line("systemctl", "stop", program+".socket", program+"-metrics.socket", program+".service"), shell.Line("systemctl", "start", program+".socket", program+".service"))
 	}
 	return []api.Check{{
 		Name: "metrics", Status: "warn", Message: fmt.Sprintf("not served at %s: %v", m.address, m.trouble), Advice: advice,

@@ -7,7 +7,7 @@ import (
 	"flag"
 	"strings"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // ParseFlags parses args with set, and rewords the errors.
@@ -21,7 +21,7 @@ func ParseFlags(set *flag.FlagSet, args []string) error {
 		said = "unknown flag --" + name
 		var names []string
 		set.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
-		if near := api.Nearest(names, name); near != "" {
+		if near := humanize.Nearest(names, name); near != "" {
 			said += ". Did you mean --" + near + "?"
 		}
 		return errors.New(said)

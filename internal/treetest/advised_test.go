@@ -22,7 +22,7 @@ type advises struct {
 
 // advisedIn returns the commands in the messages of all programs, by package and function, and the
 // names of all functions. How a command is put together does not matter: it may be in the text of a
-// message, in the words of api.ShellLine, or in a list of words. An exported function that returns
+// message, in the words of shell.Line, or in a list of words. An exported function that returns
 // text has its commands itself if it is in says; else the callers have them.
 func advisedIn(t *testing.T, says map[string]bool) (found map[string]map[string]bool, functions map[string]bool) {
 	t.Helper()
@@ -129,7 +129,7 @@ func (a *advises) read(pkg string, imports map[string]string, in ast.Node) {
 					a.calls[folder+" "+name] = true
 				}
 			}
-			if name == "ShellLine" {
+			if isShellLine(n) {
 				a.addWords(n.Args)
 			}
 		}

@@ -28,7 +28,7 @@ var (
 	sentence = regexp.MustCompile(`\b(?:says?|said|of|that|what|is|has) (?:--?[a-z-]+ )*(?:%|$)`)
 )
 
-// What an operator is to copy into a shell comes from api.ShellLine: a host chooses the names of
+// What an operator is to copy into a shell comes from shell.Line: a host chooses the names of
 // its instances and pools, and a header the path of its backing file, so that one may be
 // "x;reboot".
 func TestNoCommandHoldsANameThatIsNotQuoted(t *testing.T) {
@@ -37,11 +37,11 @@ func TestNoCommandHoldsANameThatIsNotQuoted(t *testing.T) {
 			switch n := n.(type) {
 			case *ast.BasicLit:
 				if text, ok := unquoted(n); ok && hasNameInCommand(text) {
-					t.Errorf("%s: the command in %q has to come from api.ShellLine", s.at(n), text)
+					t.Errorf("%s: the command in %q has to come from shell.Line", s.at(n), text)
 				}
 			case *ast.BinaryExpr:
 				if text := textOf(n.X); n.Op == token.ADD && isCutInCommand(text) {
-					t.Errorf("%s: the command that begins in %q has to come from api.ShellLine", s.at(n), text)
+					t.Errorf("%s: the command that begins in %q has to come from shell.Line", s.at(n), text)
 				}
 			}
 			return true
@@ -79,7 +79,7 @@ func TestNoWordOfACommandBecomesAnOption(t *testing.T) {
 		})
 	})
 	if lines < 100 {
-		t.Errorf("%d calls of api.ShellLine were found, and there were more", lines)
+		t.Errorf("%d calls of shell.Line were found, and there were more", lines)
 	}
 }
 
@@ -105,12 +105,14 @@ func isCutInCommand(text string) bool {
 	return bare != "" && !sentence.MatchString(bare)
 }
 
+// isShellLine reports whether a call is shell.Line, or Line in package shell.
 func isShellLine(call *ast.CallExpr) bool {
 	switch f := call.Fun.(type) {
 	case *ast.Ident:
-		return f.Name == "ShellLine"
+		return f.Name == "Line"
 	case *ast.SelectorExpr:
-		return f.Sel.Name == "ShellLine"
+		pkg, ok := f.X.(*ast.Ident)
+		return ok && pkg.Name == "shell" && f.Sel.Name == "Line"
 	}
 	return false
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/beevik/etree"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -85,7 +86,7 @@ func closeCeph() error {
 
 // cephFile is a file with what an image has by now, or the name of one that is not there.
 func cephFile(path string) string {
-	image, err := api.ParseRBD(path)
+	image, err := medium.ParseRBD(path)
 	if err != nil {
 		return "/nonexistent/" + err.Error()
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
@@ -80,14 +81,14 @@ var remoteFiles sync.Map
 // fileOf is what the server of an export has its bytes in, a file with what an RBD image has by
 // now, and every other path itself.
 func fileOf(path string) string {
-	if api.IsRBD(path) {
+	if medium.IsRBD(path) {
 		return cephFile(path)
 	}
 	if known, _ := remoteFiles.Load(path); known != nil {
 		file, _ := known.(string)
 		return file
 	}
-	if e, err := api.ParseNBD(path); err == nil {
+	if e, err := medium.ParseNBD(path); err == nil {
 		return strings.TrimSuffix(e.Socket, socketSuffix)
 	}
 	return path

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // The guarantees of ARCHITECTURE.md that are of a whole host, whatever a trial is about. A trial
@@ -42,7 +43,7 @@ func (h *host) startsTrial(t *testing.T) *trialStart {
 		if fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil { // which is no use of it
 			s.images[path] = os.NewFile(uintptr(fd), path)
 			t.Cleanup(func() { _ = s.images[path].Close() })
-		} else if !api.IsNetwork(path) {
+		} else if !medium.IsNetwork(path) {
 			t.Fatalf("open volume %s at %s: %v", v.Name, path, err)
 		}
 	}

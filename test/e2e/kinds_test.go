@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/test/kinds"
 )
 
@@ -49,11 +50,11 @@ func (h *host) kindAt(t *testing.T, l api.Location) string {
 	t.Helper()
 	d := deviceAt(l.Path)
 	switch {
-	case api.IsRBD(l.Path):
+	case medium.IsRBD(l.Path):
 		return "RBD image"
-	case api.IsRemote(l.Path):
+	case medium.IsRemote(l.Path):
 		return "NBD export over TCP"
-	case api.IsNetwork(l.Path):
+	case medium.IsNetwork(l.Path):
 		return "NBD export"
 	case l.IsLUKS() && strings.HasPrefix(l.Path, "/dev/"):
 		return "LUKS container on a device"

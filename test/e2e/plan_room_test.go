@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/test/site"
 )
 
@@ -90,7 +91,7 @@ func saysNoRoom(t *testing.T, e api.Error, words ...string) {
 	if free >= needed {
 		t.Errorf("%d bytes are free and %d are needed: %s", free, needed, e.Message)
 	}
-	mustContain(t, e.Message, append(words, api.ExactBytes(free)+" free", api.ExactBytes(needed))...)
+	mustContain(t, e.Message, append(words, humanize.ExactBytes(free)+" free", humanize.ExactBytes(needed))...)
 }
 
 // drainPlan is what the plan of a drain says of a volume.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/lab/workload"
 )
@@ -43,7 +44,7 @@ func (h *host) slotsOf(t *testing.T, domain string, flags ...string) []slot {
 			if host := source.SelectElement("host"); source.SelectAttrValue("protocol", "") == "rbd" {
 				s.Source = cephURI(source.SelectAttrValue("name", ""), source.SelectElement("host"))
 			} else if host != nil {
-				export := api.NBDExport{Name: source.SelectAttrValue("name", ""), Socket: host.SelectAttrValue("socket", "")}
+				export := medium.NBDExport{Name: source.SelectAttrValue("name", ""), Socket: host.SelectAttrValue("socket", "")}
 				if export.Socket == "" {
 					export.Server = host.SelectAttrValue("name", "") + ":" + host.SelectAttrValue("port", "")
 				}
@@ -209,7 +210,7 @@ func (g *guest) assertHoldsOnlyItsDisks(t *testing.T) {
 	t.Helper()
 	var want []string
 	for _, s := range g.persistentSlots(t) {
-		if !api.IsNetwork(s.Source) { // which is no file that QEMU has open
+		if !medium.IsNetwork(s.Source) { // which is no file that QEMU has open
 			want = append(want, deviceNode(t, s.Source))
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // Run is what a file says of when and where its tests ran.
@@ -93,7 +93,7 @@ func number(text string) (n int) {
 func (run *Run) where() string {
 	const few = 5
 	if len(run.Packages) > few {
-		return api.Count(len(run.Packages), "package")
+		return humanize.Count(len(run.Packages), "package")
 	}
 	return strings.Join(run.Packages, ", ")
 }
@@ -102,7 +102,7 @@ func (run *Run) where() string {
 func (run *Run) String() string {
 	const minute = "2006-01-02 15:04"
 	text := fmt.Sprintf("%s to %s UTC, %s: %s of %s; on %s", run.Began.UTC().Format(minute), run.Ended.UTC().Format(minute),
-		cmp.Or(run.Version, "a commit that its file does not say"), api.Count(run.Functions, "test"), run.where(),
+		cmp.Or(run.Version, "a commit that its file does not say"), humanize.Count(run.Functions, "test"), run.where(),
 		cmp.Or(run.Machine, "a machine that its file does not say"))
 	if run.Writes > 0 {
 		text += fmt.Sprintf(". Guests were answered for %d writes, counted at each look, and %d were found", run.Writes, run.WritesFound)

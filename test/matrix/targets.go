@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // Targets are the targets of the Makefile that run tests, in its order.
@@ -120,7 +120,7 @@ func (all Targets) LeftBy(w io.Writer, name string, phases []Phase) {
 			left[key] = append(left[key], r.ID)
 		}
 	}
-	fmt.Fprintf(w, "make %s has real tests of %d of the %s of the failure matrix that have tests, and of the others none:\n", name, ran, api.Count(rows, "row"))
+	fmt.Fprintf(w, "make %s has real tests of %d of the %s of the failure matrix that have tests, and of the others none:\n", name, ran, humanize.Count(rows, "row"))
 	for _, by := range slices.Sorted(maps.Keys(left)) {
 		fmt.Fprintf(w, "  %s: %s\n", by, strings.Join(left[by], " "))
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 func TestSizes(t *testing.T) {
@@ -90,8 +90,8 @@ func FuzzSize(f *testing.F) {
 
 func TestRoundSizesThatWerePrintedCanBeTyped(t *testing.T) {
 	for _, n := range []int64{1, 512, 1 << 10, 3 << 9, 64 << 20, 20 << 30, 3 << 29, 1 << 40} {
-		if got, err := parseSize(api.Bytes(n)); got != n {
-			t.Errorf("parseSize(%s) = %d, %v; want %d", api.Bytes(n), got, err, n)
+		if got, err := parseSize(humanize.Bytes(n)); got != n {
+			t.Errorf("parseSize(%s) = %d, %v; want %d", humanize.Bytes(n), got, err, n)
 		}
 	}
 }

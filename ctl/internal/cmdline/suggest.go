@@ -8,7 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 var synonyms = map[string]string{"ls": "list", "get": "show", "info": "show", "describe": "show", "rm": "delete", "remove": "delete", "move": "migrate", "mv": "migrate"}
@@ -24,11 +24,11 @@ func NearestFlag(flags []cli.Flag, name string) string {
 		}
 		names = append(names, long)
 	}
-	return api.Nearest(names, name)
+	return humanize.Nearest(names, name)
 }
 
-// Nearest returns the name of the command that word probably means, by api.Nearest or as another
-// program's synonym, or "".
+// Nearest returns the name of the command that word probably means, by humanize.Nearest or as
+// another program's synonym, or "".
 func Nearest(commands []*cli.Command, word string) string {
 	if usual, ok := synonyms[word]; ok && slices.ContainsFunc(commands, func(c *cli.Command) bool { return c.Name == usual }) {
 		return usual
@@ -39,5 +39,5 @@ func Nearest(commands []*cli.Command, word string) string {
 			names = append(names, c.Name)
 		}
 	}
-	return api.Nearest(names, word)
+	return humanize.Nearest(names, word)
 }

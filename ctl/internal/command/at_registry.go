@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // adviseRegistry adds the registry's command to a refusal of a request that only the registry
@@ -30,7 +31,7 @@ func adviseRegistry(app *cli.App, argv []string, err error) error {
 	}
 	words := withoutConnection(app, argv[1:])
 	ask := func(connection ...string) string {
-		return "  " + api.ShellLine(slices.Concat([]string{session.Program}, connection, words)...)
+		return "  " + shell.Line(slices.Concat([]string{session.Program}, connection, words)...)
 	}
 	advice := "Ask the registry:\n" + ask("--socket", address)
 	if session.IsRemote(address) {

@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -80,7 +81,7 @@ func attachmentShow(c *cli.Context, s *session.Session) error {
 	r.Add("mode", string(at.Mode))
 	r.Add("device", at.Device)
 	r.Add("boot index", bootIndex(at.BootIndex))
-	r.Add("size", api.ExactBytes(at.Location.SizeBytes))
+	r.Add("size", humanize.ExactBytes(at.Location.SizeBytes))
 	addLocation(&r, "", at.Location)
 	r.Add("created", render.Time(at.CreatedAt))
 	r.Add("updated", render.Time(at.UpdatedAt))

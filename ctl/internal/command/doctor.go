@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 func doctorCommand() *cli.Command {
@@ -74,7 +75,7 @@ func notAtRegistry(s *session.Session, err error) error {
 	return &session.AdvisedError{
 		Err:    api.Errorf(api.CodeInvalidArgument, "doctor checks a host, and at %s the registry answers, which checks none", s.Client.Target()),
 		Exit:   api.ExitUsage,
-		Advice: daemon + "\nState of the registry: " + api.ShellLine(session.Program, "--socket", s.Client.Target(), "status"),
+		Advice: daemon + "\nState of the registry: " + shell.Line(session.Program, "--socket", s.Client.Target(), "status"),
 	}
 }
 

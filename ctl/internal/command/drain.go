@@ -17,7 +17,9 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 func poolDrainCommand() *cli.Command {
@@ -123,7 +125,7 @@ func poolDrain(c *cli.Context, s *session.Session) error {
 
 func drainAdvice(id string) string {
 	return fmt.Sprintf("Follow it: %s\nPause it:  %s\nStop it:   %s",
-		api.ShellLine(session.Program, "drain", "watch", id), api.ShellLine(session.Program, "drain", "pause", id), api.ShellLine(session.Program, "drain", "stop", id))
+		shell.Line(session.Program, "drain", "watch", id), shell.Line(session.Program, "drain", "pause", id), shell.Line(session.Program, "drain", "stop", id))
 }
 
 func drainWatch(c *cli.Context, s *session.Session) error {
@@ -179,7 +181,7 @@ func endDrain(ctx context.Context, s *session.Session, id string, view *drainVie
 	}
 	return &session.AdvisedError{
 		Err: api.Errorf(api.CodeConflict, "%s", stays), Exit: api.ExitOpFailed,
-		Advice: "See why: " + api.ShellLine(session.Program, "drain", "show", d.ID),
+		Advice: "See why: " + shell.Line(session.Program, "drain", "show", d.ID),
 	}
 }
 
@@ -210,7 +212,7 @@ func (v *drainView) update(d *api.Drain) {
 			continue
 		}
 		v.shown[vol.VolumeID] = line
-		v.s.Say("%s  (%d of %s, %s of %s)", line, over, api.Count(inDrain(d), "volume"), api.Bytes(d.BytesDone), api.Bytes(d.BytesTotal))
+		v.s.Say("%s  (%d of %s, %s of %s)", line, over, humanize.Count(inDrain(d), "volume"), humanize.Bytes(d.BytesDone), humanize.Bytes(d.BytesTotal))
 	}
 }
 
@@ -239,7 +241,7 @@ func drainList(c *cli.Context, s *session.Session) error {
 	for _, d := range drains {
 		ids = append(ids, d.ID)
 		t.Add(d.ID, d.Pool, d.ToPool, d.State, strconv.Itoa(inDrain(&d)),
-			api.Bytes(d.BytesDone)+" of "+api.Bytes(d.BytesTotal), render.Ago(d.StartedAt, s.Now), leftBehind(d))
+			humanize.Bytes(d.BytesDone)+" of "+humanize.Bytes(d.BytesTotal), render.Ago(d.StartedAt, s.Now), leftBehind(d))
 	}
 	empty := "No pool is being drained: '" + session.Program + " pool drain POOL --to POOL' starts a drain."
 	if err := s.PrintList(resp, ids, &t, emptyText(c, "drain", empty, "pool", "status")); err != nil || s.JSON || s.Quiet {
@@ -280,7 +282,7 @@ func drainShow(c *cli.Context, s *session.Session) error {
 	r.AddIf("verify", d.Verify)
 	r.Add("delete source", render.YesNo(d.DeleteSource))
 	r.AddIf("checkpoints", d.Checkpoints)
-	r.Add("moved", api.Bytes(d.BytesDone)+" of "+api.Bytes(d.BytesTotal))
+	r.Add("moved", humanize.Bytes(d.BytesDone)+" of "+humanize.Bytes(d.BytesTotal))
 	r.Add("started", render.Time(d.StartedAt))
 	r.Add("finished", timeOrDash(d.FinishedAt))
 	if err := s.PrintRecord(resp, d.ID, &r); err != nil || s.JSON || s.Quiet {
@@ -300,7 +302,7 @@ func printDrainVolumes(s *session.Session, d *api.Drain) error {
 	t := render.Table{Header: []string{"VOLUME", "HOST", "SIZE", "STATE"}}
 	reasons := []string{""}
 	for _, v := range d.Volumes {
-		t.Add(v.VolumeName, v.Host, api.Bytes(v.SizeBytes), drainVolumeState(&v))
+		t.Add(v.VolumeName, v.Host, humanize.Bytes(v.SizeBytes), drainVolumeState(&v))
 		if v.Error != nil {
 			reasons = append(reasons, fmt.Sprintf("%s %s: %s", v.VolumeName, drainVolumeState(&v), v.Error.Message))
 		}

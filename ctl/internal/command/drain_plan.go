@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -74,7 +75,7 @@ func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.
 		if reason != "" {
 			reasons = append(reasons, reason)
 		}
-		t.Add(p.VolumeName, p.Host, api.Bytes(p.SizeBytes), takes, method)
+		t.Add(p.VolumeName, p.Host, humanize.Bytes(p.SizeBytes), takes, method)
 	}
 	if err := s.PrintList(session.Response{}, ids, &t, fmt.Sprintf("Pool %s has no volume.", pool)); err != nil || s.Quiet {
 		return cmp.Or(err, d.refusal())
@@ -107,15 +108,15 @@ func (p *drainPlan) row(pool string) (takes, method, reason string) {
 	case p.Error != nil:
 		return "-", "STAYS", p.VolumeName + " stays: " + p.Error.Message
 	case p.Migration != nil && p.comes(pool):
-		return "up to " + api.Bytes(p.SizeBytes), "COMES", fmt.Sprintf("%s comes: migration %s moves it into pool %s; the drain moves it after that migration", p.VolumeName, p.Migration.ID, pool)
+		return "up to " + humanize.Bytes(p.SizeBytes), "COMES", fmt.Sprintf("%s comes: migration %s moves it into pool %s; the drain moves it after that migration", p.VolumeName, p.Migration.ID, pool)
 	case p.Migration != nil:
 		return "-", "LEAVES", fmt.Sprintf("%s leaves: migration %s already moves it to %s", p.VolumeName, p.Migration.ID, render.Location(p.Migration.Dst))
 	case p.Pause != nil:
-		return api.Bytes(p.SizeBytes), fmt.Sprintf("%s, %s paused for about %s", p.Method, api.Count(len(p.Pause.Instances), "guest"), render.Seconds(p.Pause.DowntimeSeconds)), ""
+		return humanize.Bytes(p.SizeBytes), fmt.Sprintf("%s, %s paused for about %s", p.Method, humanize.Count(len(p.Pause.Instances), "guest"), render.Seconds(p.Pause.DowntimeSeconds)), ""
 	case p.Plan.NeededBytes == nil:
 		return "-", p.Plan.Method, ""
 	}
-	return api.Bytes(*p.Plan.NeededBytes), p.Plan.Method, ""
+	return humanize.Bytes(*p.Plan.NeededBytes), p.Plan.Method, ""
 }
 
 // inPool counts the planned volumes that are in the pool or moving into it.
@@ -301,14 +302,14 @@ func (r *room) line(pool string, shared bool) string {
 	if shared {
 		whose, where = "All volumes", ""
 	}
-	takes := "up to " + api.Bytes(r.takes) + " together"
+	takes := "up to " + humanize.Bytes(r.takes) + " together"
 	switch {
 	case r.comes > 0 && r.takes > 0:
-		takes += ", and the volumes that come up to " + api.Bytes(r.comes) + " more"
+		takes += ", and the volumes that come up to " + humanize.Bytes(r.comes) + " more"
 	case r.comes > 0:
-		takes = "up to " + api.Bytes(r.comes) + " after they have come"
+		takes = "up to " + humanize.Bytes(r.comes) + " after they have come"
 	}
-	line := fmt.Sprintf("%s take %s; pool %s has %s free%s.", whose, takes, pool, api.Bytes(r.free), where)
+	line := fmt.Sprintf("%s take %s; pool %s has %s free%s.", whose, takes, pool, humanize.Bytes(r.free), where)
 	switch {
 	case r.takes > r.free:
 		line += " THE VOLUMES MAY NOT ALL FIT."
@@ -321,5 +322,5 @@ func (r *room) line(pool string, shared bool) string {
 }
 
 func mayGrow(bytes int64) string {
-	return fmt.Sprintf("They may grow to %s: the guests' writes may fill the pool.", api.Bytes(bytes))
+	return fmt.Sprintf("They may grow to %s: the guests' writes may fill the pool.", humanize.Bytes(bytes))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // drainResult returns a line about a drain's end, and why its pool must not be removed yet, "" if
@@ -24,7 +25,7 @@ func drainResult(d *api.Drain) (line, stays string) {
 			left++
 		}
 	}
-	counts := fmt.Sprintf("%s moved", api.Count(moved, "volume"))
+	counts := fmt.Sprintf("%s moved", humanize.Count(moved, "volume"))
 	switch {
 	case d.State == api.DrainStopped:
 		line = fmt.Sprintf("The drain of pool %s was stopped: %s, %d left", d.Pool, counts, left)
@@ -38,7 +39,7 @@ func drainResult(d *api.Drain) (line, stays string) {
 	}
 	switch {
 	case left > 0:
-		stays = fmt.Sprintf("pool %s is not empty: %s not moved", d.Pool, api.Count(left, "volume"))
+		stays = fmt.Sprintf("pool %s is not empty: %s not moved", d.Pool, humanize.Count(left, "volume"))
 		if needs.any() {
 			stays += ", and " + needs.text()
 		}
@@ -70,13 +71,13 @@ func (n *poolNeeds) text() string {
 	case n.readers == 1:
 		parts = append(parts, "1 volume elsewhere reads a base image there")
 	case n.readers > 1:
-		parts = append(parts, api.Count(n.readers, "volume")+" elsewhere read base images there")
+		parts = append(parts, humanize.Count(n.readers, "volume")+" elsewhere read base images there")
 	}
 	switch {
 	case n.below == 1:
 		parts = append(parts, "1 volume outside the pool has an image below its path")
 	case n.below > 1:
-		parts = append(parts, api.Count(n.below, "volume")+" outside the pool have images below its path")
+		parts = append(parts, humanize.Count(n.below, "volume")+" outside the pool have images below its path")
 	}
 	files, linked, unknown := 0, 0, 0
 	for i := range n.uses {
@@ -93,13 +94,13 @@ func (n *poolNeeds) text() string {
 	case linked == 1:
 		parts = append(parts, "1 image of a volume elsewhere is a link into the pool")
 	case linked > 1:
-		parts = append(parts, api.Count(linked, "image")+" of volumes elsewhere are links into the pool")
+		parts = append(parts, humanize.Count(linked, "image")+" of volumes elsewhere are links into the pool")
 	}
 	switch {
 	case files == 1:
 		parts = append(parts, "a domain needs 1 file there")
 	case files > 1:
-		parts = append(parts, "domains need "+api.Count(files, "file")+" there")
+		parts = append(parts, "domains need "+humanize.Count(files, "file")+" there")
 	}
 	if unknown > 0 {
 		parts = append(parts, "it is not known which files there all domains need")

@@ -14,7 +14,9 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 func instanceCommand() *cli.Command {
@@ -164,7 +166,7 @@ func whyKeptOff(i *api.Instance) string {
 	if i.LockedBy == "" || i.State != api.InstanceStopped {
 		return ""
 	}
-	return fmt.Sprintf("until migration %s ends, which restores the state of before; `%s`", i.LockedBy, api.ShellLine(session.Program, "migration", "watch", i.LockedBy))
+	return fmt.Sprintf("until migration %s ends, which restores the state of before; `%s`", i.LockedBy, shell.Line(session.Program, "migration", "watch", i.LockedBy))
 }
 
 func diskLine(i *api.Instance, slot api.BlockDeviceMapping, volumes map[string]string) string {
@@ -188,7 +190,7 @@ func whySlotEmpty(i *api.Instance, slot api.BlockDeviceMapping) string {
 	case slot.Note != "":
 		return slot.Note
 	case api.IsRoot(slot.BootIndex):
-		return fmt.Sprintf("detached, so the instance does not start; `%s` attaches a root volume", api.ShellLine(session.Program, "volume", "attach", "VOLUME", i.Name, "--root"))
+		return fmt.Sprintf("detached, so the instance does not start; `%s` attaches a root volume", shell.Line(session.Program, "volume", "attach", "VOLUME", i.Name, "--root"))
 	}
 	return "detached"
 }
@@ -219,9 +221,9 @@ func instanceAdopt(c *cli.Context, s *session.Session) error {
 	}
 	already := alreadyAdopted(resp)
 	for _, i := range adopted {
-		done := fmt.Sprintf("Adopted instance %s (%s) with %s.", i.Name, i.ID, api.Count(volumesOf(i), "volume"))
+		done := fmt.Sprintf("Adopted instance %s (%s) with %s.", i.Name, i.ID, humanize.Count(volumesOf(i), "volume"))
 		if slices.Contains(already, i.Name) {
-			done = fmt.Sprintf("Instance %s (%s) is adopted already, with %s; nothing was changed.", i.Name, i.ID, api.Count(volumesOf(i), "volume"))
+			done = fmt.Sprintf("Instance %s (%s) is adopted already, with %s; nothing was changed.", i.Name, i.ID, humanize.Count(volumesOf(i), "volume"))
 		}
 		if err := s.PrintResult(resp, i.ID, done); err != nil {
 			return err

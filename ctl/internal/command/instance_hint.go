@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // hintInstance adds a hint to an error about a missing volume if the given name is an instance's:
@@ -60,7 +61,7 @@ func hintVolume(c *cli.Context, s *session.Session, err error) error {
 		if name == ref {
 			return &session.AdvisedError{
 				Err: e, Exit: api.ExitNotFound,
-				Advice: fmt.Sprintf("%s is a volume; `%s` shows the ids of its attachments.", ref, api.ShellLine(session.Program, "attachment", "list", "--volume", ref)),
+				Advice: fmt.Sprintf("%s is a volume; `%s` shows the ids of its attachments.", ref, shell.Line(session.Program, "attachment", "list", "--volume", ref)),
 			}
 		}
 	}

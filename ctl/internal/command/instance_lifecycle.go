@@ -17,6 +17,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 func lifecycleCommands() []*cli.Command {
@@ -179,7 +180,7 @@ func instanceShelve(c *cli.Context, s *session.Session) error {
 		if i.State == api.InstanceShelved {
 			where = "it stays on host " + render.OrDash(i.Host) + " and is not started there"
 		}
-		back := fmt.Sprintf("`%s` brings it back", api.ShellLine(session.Program, "instance", "unshelve", i.Name))
+		back := fmt.Sprintf("`%s` brings it back", shell.Line(session.Program, "instance", "unshelve", i.Name))
 		if i.LacksRoot() {
 			back += ", once it has a root volume again"
 		}
@@ -218,7 +219,7 @@ func awaitStart(ctx context.Context, s *session.Session, resp session.Response, 
 	_, err := s.Await(ctx, session.Work{Op: api.Op{ID: api.StartOp(unshelve.ID)}})
 	var failed *session.AdvisedError
 	if errors.As(err, &failed) && failed.Exit == api.ExitOpFailed {
-		failed.Advice = fmt.Sprintf("Instance %s is unshelved and stopped; `%s` starts it.", name, api.ShellLine(session.Program, "instance", "start", name))
+		failed.Advice = fmt.Sprintf("Instance %s is unshelved and stopped; `%s` starts it.", name, shell.Line(session.Program, "instance", "start", name))
 	}
 	return err
 }

@@ -16,7 +16,9 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 func instanceMigrateCommand() *cli.Command {
@@ -72,7 +74,7 @@ func againText(c *cli.Context, p *instancePlan) string {
 	if c.IsSet("checkpoints") {
 		words = append(words, "--checkpoints", c.String("checkpoints"))
 	}
-	return api.ShellLine(words...)
+	return shell.Line(words...)
 }
 
 // instanceMove moves the volumes of an instance. Each move is an op in its host's journal: if this
@@ -108,7 +110,7 @@ func (r *instanceMove) perform(ctx context.Context) error {
 	if r.s.Progress == session.ProgressJSON {
 		return nil
 	}
-	return r.print(fmt.Sprintf("All volumes of instance %s are in pool %s: %s moved.", r.plan.InstanceName, r.plan.ToPool, api.Count(len(r.ids), "volume")))
+	return r.print(fmt.Sprintf("All volumes of instance %s are in pool %s: %s moved.", r.plan.InstanceName, r.plan.ToPool, humanize.Count(len(r.ids), "volume")))
 }
 
 // move moves one volume to the pool, or awaits its present move there.
@@ -141,7 +143,7 @@ func (r *instanceMove) begin(ctx context.Context) error {
 		}
 		r.add(m, resp)
 	}
-	r.s.Say("Started %s. Follow one: %s migration watch MIGRATION", api.Count(len(r.ids), "move"), session.Program)
+	r.s.Say("Started %s. Follow one: %s migration watch MIGRATION", humanize.Count(len(r.ids), "move"), session.Program)
 	return r.print(r.ids...)
 }
 

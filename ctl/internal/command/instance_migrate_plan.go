@@ -12,7 +12,9 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // The states of a volume in the plan of an instance.
@@ -128,10 +130,10 @@ func (p *instancePlan) refusal() error {
 	switch {
 	case first != nil:
 		e := api.Errorf(first.Code, "cannot move all volumes of instance %s, and nothing was done: %s", p.InstanceName, strings.Join(why, "; "))
-		return &session.AdvisedError{Err: e, Exit: e.Code.ExitStatus(), Advice: "To move the others: " + api.ShellLine(session.Program, "volume", "migrate", "VOLUME", "--to-pool", p.ToPool)}
+		return &session.AdvisedError{Err: e, Exit: e.Code.ExitStatus(), Advice: "To move the others: " + shell.Line(session.Program, "volume", "migrate", "VOLUME", "--to-pool", p.ToPool)}
 	case p.FreeBytes != nil && p.NeededBytes > *p.FreeBytes:
 		return api.Errorf(api.CodeNoSpace, "cannot move all volumes of instance %s, and nothing was done: pool %s has %s free and the volumes may take %s",
-			p.InstanceName, p.ToPool, api.ExactBytes(*p.FreeBytes), api.ExactBytes(p.NeededBytes)).
+			p.InstanceName, p.ToPool, humanize.ExactBytes(*p.FreeBytes), humanize.ExactBytes(p.NeededBytes)).
 			With("free_bytes", *p.FreeBytes).With("needed_bytes", p.NeededBytes)
 	}
 	return nil
@@ -151,10 +153,10 @@ func showInstancePlan(s *session.Session, p *instancePlan) error {
 		if v.Plan != nil {
 			method, source = v.Plan.Method, sourceText(v.Plan)
 			if v.Plan.NeededBytes != nil {
-				takes = api.Bytes(*v.Plan.NeededBytes)
+				takes = humanize.Bytes(*v.Plan.NeededBytes)
 			}
 		}
-		t.Add(v.Device, v.VolumeName, api.Bytes(v.SizeBytes), v.State, method, source, takes)
+		t.Add(v.Device, v.VolumeName, humanize.Bytes(v.SizeBytes), v.State, method, source, takes)
 	}
 	if err := s.PrintList(session.Response{}.With("instance_plan", doc), ids, &t, "Instance "+p.InstanceName+" has no volumes."); err != nil {
 		return err
@@ -163,7 +165,7 @@ func showInstancePlan(s *session.Session, p *instancePlan) error {
 		return err
 	}
 	if p.FreeBytes != nil {
-		s.Say("Pool %s has %s free, and the volumes take up to %s.", p.ToPool, api.Bytes(*p.FreeBytes), api.Bytes(p.NeededBytes))
+		s.Say("Pool %s has %s free, and the volumes take up to %s.", p.ToPool, humanize.Bytes(*p.FreeBytes), humanize.Bytes(p.NeededBytes))
 		if p.grown > *p.FreeBytes {
 			s.Say("%s", mayGrow(p.grown))
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -93,11 +94,11 @@ func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget
 // estimateLines returns which guests are paused and for how long, and which hosts lack space for
 // their memory.
 func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
-	guests := api.Count(len(e.Instances), "guest")
-	first := fmt.Sprintf("%s will be paused for about %s, while %s are copied:", guests, render.Seconds(e.DowntimeSeconds), api.Bytes(e.CopyBytes))
+	guests := humanize.Count(len(e.Instances), "guest")
+	first := fmt.Sprintf("%s will be paused for about %s, while %s are copied:", guests, render.Seconds(e.DowntimeSeconds), humanize.Bytes(e.CopyBytes))
 	if target.Method == api.MethodLive {
 		first = fmt.Sprintf("%s will write while %s are copied, and then be paused for about %s, while their RAM is saved and restored:",
-			guests, api.Bytes(e.CopyBytes), render.Seconds(e.DowntimeSeconds))
+			guests, humanize.Bytes(e.CopyBytes), render.Seconds(e.DowntimeSeconds))
 	}
 	lines := []string{first}
 	room := map[string]int64{}
@@ -106,14 +107,14 @@ func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
 			room[g.Host] = g.FreeBytes
 		}
 		room[g.Host] -= g.MemoryBytes
-		line := fmt.Sprintf("  %s on %s (%s): %s of RAM", g.InstanceName, g.Host, g.State, api.Bytes(g.MemoryBytes))
+		line := fmt.Sprintf("  %s on %s (%s): %s of RAM", g.InstanceName, g.Host, g.State, humanize.Bytes(g.MemoryBytes))
 		if g.SavedInMemory {
 			line += ", saved to the host's memory: lost if the host goes down during the move"
 		}
 		lines = append(lines, line)
 	}
 	if e.DstFreeBytes != nil {
-		line := fmt.Sprintf("The volume takes up to %s of %s free in pool %s.", api.Bytes(e.CopyBytes), api.Bytes(*e.DstFreeBytes), target.ToPool)
+		line := fmt.Sprintf("The volume takes up to %s of %s free in pool %s.", humanize.Bytes(e.CopyBytes), humanize.Bytes(*e.DstFreeBytes), target.ToPool)
 		if e.CopyBytes > *e.DstFreeBytes {
 			line += " IT MAY NOT FIT."
 		}
@@ -121,7 +122,7 @@ func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
 	}
 	for _, g := range e.Instances {
 		if left, unsaid := room[g.Host]; unsaid && left < 0 {
-			lines = append(lines, fmt.Sprintf("Host %s may lack %s for the RAM of its guests.", g.Host, api.Bytes(-left)))
+			lines = append(lines, fmt.Sprintf("Host %s may lack %s for the RAM of its guests.", g.Host, humanize.Bytes(-left)))
 		}
 		delete(room, g.Host)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -36,7 +37,7 @@ func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) er
 
 func planRecord(p *api.MigrationPlan) *render.Record {
 	r := &render.Record{}
-	r.Add("volume", p.VolumeName+", "+volumeSize(p.Src.SizeBytes, p.Src, api.Bytes))
+	r.Add("volume", p.VolumeName+", "+volumeSize(p.Src.SizeBytes, p.Src, humanize.Bytes))
 	r.Add("instance", instanceOf(p))
 	r.Add("from", placeText(p.Src))
 	r.Add("to", destinationPlace(p)+", "+destinationText(p))
@@ -100,13 +101,13 @@ func destinationText(p *api.MigrationPlan) string {
 		text += ", " + p.Allocation
 	}
 	if p.NeededBytes != nil && p.FreeBytes != nil {
-		text += fmt.Sprintf("; takes up to %s of %s free", api.Bytes(*p.NeededBytes), api.Bytes(*p.FreeBytes))
+		text += fmt.Sprintf("; takes up to %s of %s free", humanize.Bytes(*p.NeededBytes), humanize.Bytes(*p.FreeBytes))
 	}
 	if p.Dst.IsLinkedClone() {
 		text += ", over the base images of the volume, which stay where they are"
 	}
 	if p.Dst.IsSlice() {
-		text += fmt.Sprintf("; the volume is the first %s of %s", api.Bytes(p.Dst.SizeBytes), api.Bytes(p.Dst.ImageBytes))
+		text += fmt.Sprintf("; the volume is the first %s of %s", humanize.Bytes(p.Dst.SizeBytes), humanize.Bytes(p.Dst.ImageBytes))
 	}
 	return text
 }
@@ -115,7 +116,7 @@ func methodText(p *api.MigrationPlan) string {
 	if p.OverlayFreeBytes == nil {
 		return p.Method
 	}
-	return fmt.Sprintf("%s: the guest's writes during the move go to %s, where %s are free", p.Method, p.OverlayDir, api.Bytes(*p.OverlayFreeBytes))
+	return fmt.Sprintf("%s: the guest's writes during the move go to %s, where %s are free", p.Method, p.OverlayDir, humanize.Bytes(*p.OverlayFreeBytes))
 }
 
 func sourceText(p *api.MigrationPlan) string {

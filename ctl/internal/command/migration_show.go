@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -135,11 +136,11 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	addLocation(&r, "source ", m.Src)
 	r.AddIf("destination attachment", m.DstAttachmentID)
 	addLocation(&r, "destination ", m.Dst)
-	r.Add("copied", fmt.Sprintf("%s of %s, %s", render.Percent(m), api.Bytes(m.BytesTotal), render.Rate(m.RateBytesPerSecond)))
+	r.Add("copied", fmt.Sprintf("%s of %s, %s", render.Percent(m), humanize.Bytes(m.BytesTotal), render.Rate(m.RateBytesPerSecond)))
 	r.Add("bandwidth", atMost(m.BandwidthBytesPerSecond))
 	r.AddIf("pace", m.Pace)
 	r.AddIf("pacing", m.Pacing)
-	r.Add("overlay", api.ExactBytes(m.OverlayBytes))
+	r.Add("overlay", humanize.ExactBytes(m.OverlayBytes))
 	r.AddIf("GUEST PAUSED", m.GuestPaused)
 	r.AddIf("GUEST NOT RESUMED", m.GuestNotResumed)
 	if p := m.ChainProblem; p != nil {

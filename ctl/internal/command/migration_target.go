@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -144,12 +145,12 @@ func parseRate(text string) (int64, error) {
 // absolute refuses a relative path, because the daemon has another working directory than the
 // user.
 func absolute(flag, path string) (string, error) {
-	if path == "" || filepath.IsAbs(path) || api.IsNetwork(path) {
+	if path == "" || filepath.IsAbs(path) || medium.IsNetwork(path) {
 		return path, nil
 	}
 	if scheme, _, is := strings.Cut(path, "://"); is {
 		return "", cmdline.Usagef("--%s %q: a volume cannot be at an address that begins with %s://; give a path, or an address that begins with %s, %s or %s. A LUN or a namespace has a path below /dev; a pool of the connector iscsi or nvme connects it, if it is not connected yet",
-			flag, path, scheme, api.NBDScheme, api.NBDTCPScheme, api.RBDScheme)
+			flag, path, scheme, medium.NBDScheme, medium.NBDTCPScheme, medium.RBDScheme)
 	}
 	full, err := filepath.Abs(path)
 	if err != nil {

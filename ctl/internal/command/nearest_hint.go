@@ -13,6 +13,7 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // hintNearest adds the name that was probably meant to an error about a missing thing.
@@ -27,7 +28,7 @@ func hintNearest(c *cli.Context, s *session.Session, err error) error {
 			continue
 		}
 		names := collectionNames(c.Context, s, named.collection)
-		if near := api.Nearest(names, named.ref); near != "" && !slices.Contains(names, named.ref) {
+		if near := humanize.Nearest(names, named.ref); near != "" && !slices.Contains(names, named.ref) {
 			return &session.AdvisedError{Err: e, Exit: api.ExitNotFound, Advice: fmt.Sprintf("Did you mean %q?", near)}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -45,7 +46,7 @@ func poolList(c *cli.Context, s *session.Session) error {
 	for _, p := range pools {
 		pooled = append(pooled, p.Name)
 		t.Add(p.Name, p.Host, p.Type, render.YesNo(p.Active), render.YesNo(p.Shared),
-			roomText(&p, p.FreeBytes, api.Bytes), roomText(&p, p.CapacityBytes, api.Bytes), p.Path)
+			roomText(&p, p.FreeBytes, humanize.Bytes), roomText(&p, p.CapacityBytes, humanize.Bytes), p.Path)
 	}
 	if err := s.PrintList(resp, pooled, &t, "No pool is known: make one with 'virsh pool-define-as' and 'virsh pool-start'. A host without an answer of libvirt reports no pool; 'volferryctl status' on the host shows that."); err != nil || s.JSON {
 		return err
@@ -110,8 +111,8 @@ func poolShow(c *cli.Context, s *session.Session) error {
 	r.Add("path", p.Path)
 	r.Add("active", render.YesNo(p.Active))
 	r.Add("shared", render.YesNo(p.Shared))
-	r.Add("free", roomText(p, p.FreeBytes, api.ExactBytes))
-	r.Add("capacity", roomText(p, p.CapacityBytes, api.ExactBytes))
+	r.Add("free", roomText(p, p.FreeBytes, humanize.ExactBytes))
+	r.Add("capacity", roomText(p, p.CapacityBytes, humanize.ExactBytes))
 	r.Add("as of", render.Time(p.UpdatedAt))
 	if err := s.PrintRecord(resp, p.Name, &r); err != nil || s.JSON || s.Quiet || len(p.Uses) == 0 {
 		return err

@@ -16,7 +16,9 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 const deleteSourceName = "delete-source"
@@ -73,14 +75,14 @@ func migrationReleased(c *cli.Context, s *session.Session) error {
 		ids = append(ids, r.MigrationID)
 		onDisk := "-"
 		if r.AllocatedBytes > 0 {
-			onDisk = api.Bytes(r.AllocatedBytes)
+			onDisk = humanize.Bytes(r.AllocatedBytes)
 		}
 		del := "allowed"
 		if r.Blocked != "" {
 			del = "refused"
 			why = append(why, "", fmt.Sprintf("%s (migration %s): %s", r.VolumeName, r.MigrationID, r.Blocked))
 		}
-		t.Add(r.MigrationID, r.VolumeName, api.Bytes(r.Location.SizeBytes), onDisk, r.Host, render.Location(r.Location), render.Time(r.ReleasedAt), del)
+		t.Add(r.MigrationID, r.VolumeName, humanize.Bytes(r.Location.SizeBytes), onDisk, r.Host, render.Location(r.Location), render.Time(r.ReleasedAt), del)
 	}
 	err = s.PrintList(resp, ids, &t, emptyText(c, "released source", "The journal of this host has no released source that still exists.", "volume", "pool"))
 	if err != nil || s.JSON || s.Quiet {
@@ -90,7 +92,7 @@ func migrationReleased(c *cli.Context, s *session.Session) error {
 }
 
 func deleteSourceCommand(migration string) string {
-	return api.ShellLine(session.Program, "migration", deleteSourceName, migration)
+	return shell.Line(session.Program, "migration", deleteSourceName, migration)
 }
 
 // migrationDeleteSource also accepts the name of a volume with one released source.
@@ -254,10 +256,10 @@ func leftInPool(ctx context.Context, s *session.Session, d *api.Drain) []string 
 		for i := range left.known {
 			bytes += left.known[i].Location.SizeBytes
 		}
-		lines = append(lines, fmt.Sprintf("Still in pool %s: %s, %s.", d.Pool, api.Count(n, "released source"), api.Bytes(bytes)),
-			"List them:  "+api.ShellLine(session.Program, "migration", "released", "--pool", d.Pool),
+		lines = append(lines, fmt.Sprintf("Still in pool %s: %s, %s.", d.Pool, humanize.Count(n, "released source"), humanize.Bytes(bytes)),
+			"List them:  "+shell.Line(session.Program, "migration", "released", "--pool", d.Pool),
 			"Delete one: "+deleteSourceCommand("MIGRATION"),
-			"Delete all: "+api.ShellLine(session.Program, "migration", deleteSourceName, "--pool", d.Pool))
+			"Delete all: "+shell.Line(session.Program, "migration", deleteSourceName, "--pool", d.Pool))
 	}
 	for _, why := range left.unknown {
 		lines = append(lines, fmt.Sprintf("Released sources in pool %s are not known: %s.", d.Pool, why))

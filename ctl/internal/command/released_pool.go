@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -52,7 +53,7 @@ func deleteSourcesOf(c *cli.Context, s *session.Session) error {
 		}
 	}
 	if len(p.remove) > 0 && !c.Bool(flagYes) {
-		what := fmt.Sprintf("%s of pool %s, %s", api.Count(len(p.remove), "released source"), p.pool, api.Bytes(size))
+		what := fmt.Sprintf("%s of pool %s, %s", humanize.Count(len(p.remove), "released source"), p.pool, humanize.Bytes(size))
 		if err := confirm(c, s, fmt.Sprintf("Delete %s?", what), fmt.Sprintf("%s would be deleted: give --yes where there is no terminal", what)); err != nil {
 			return err
 		}
@@ -87,7 +88,7 @@ func (p *poolSources) perform(c *cli.Context) error {
 }
 
 func (p *poolSources) print() error {
-	done := fmt.Sprintf("Deleted %s of pool %s, %s.", api.Count(len(p.ids), "released source"), p.pool, api.Bytes(p.bytes))
+	done := fmt.Sprintf("Deleted %s of pool %s, %s.", humanize.Count(len(p.ids), "released source"), p.pool, humanize.Bytes(p.bytes))
 	if len(p.ids)+len(p.stay) == 0 {
 		done = fmt.Sprintf("The journal of this host has no released source in pool %s that still exists.", p.pool)
 	}
@@ -111,7 +112,7 @@ func (p *poolSources) stays() error {
 		lines = append(lines, fmt.Sprintf("%s, released by volume %s (migration %s): %s", r.Location.Path, r.VolumeName, r.MigrationID, r.Blocked))
 	}
 	return &session.AdvisedError{
-		Err:    api.Errorf(api.CodeStateForbidden, "%s of pool %s cannot be deleted", api.Count(len(p.stay), "released source"), p.pool),
+		Err:    api.Errorf(api.CodeStateForbidden, "%s of pool %s cannot be deleted", humanize.Count(len(p.stay), "released source"), p.pool),
 		Exit:   api.ExitRefused,
 		Advice: strings.Join(lines, "\n"),
 	}

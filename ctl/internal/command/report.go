@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // exitInterrupted is a shell's exit status for SIGINT, so that a script does not take unfinished
@@ -22,7 +23,7 @@ const exitInterrupted = 130
 type failedChecksError struct{ failed, of int }
 
 func (e *failedChecksError) Error() string {
-	return fmt.Sprintf("%d of %s failed", e.failed, api.Count(e.of, "check"))
+	return fmt.Sprintf("%d of %s failed", e.failed, humanize.Count(e.of, "check"))
 }
 
 // report prints err, if any, for the user and returns the exit status. Command is the typed

@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -196,8 +197,8 @@ func confirmDelete(c *cli.Context, s *session.Session, v *api.Volume) error {
 // deleted only in its pool, an image at an address never.
 func keptByDelete(l api.Location) string {
 	switch {
-	case api.IsNetwork(l.Path):
-		return api.AddressKind(l.Path)
+	case medium.IsNetwork(l.Path):
+		return medium.AddressKind(l.Path)
 	case l.Pool == "" && strings.HasPrefix(l.Path, "/dev/"):
 		return "a device in no pool"
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -41,5 +42,5 @@ func volumeResize(c *cli.Context, s *session.Session) error {
 	if err != nil || !finished {
 		return err
 	}
-	return s.PrintResult(resp, v.ID, fmt.Sprintf("Volume %s (%s) has %s.", v.Name, v.ID, api.ExactBytes(v.SizeBytes)))
+	return s.PrintResult(resp, v.ID, fmt.Sprintf("Volume %s (%s) has %s.", v.Name, v.ID, humanize.ExactBytes(v.SizeBytes)))
 }

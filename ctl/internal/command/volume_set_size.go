@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -47,5 +48,5 @@ func volumeSetSize(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
-	return s.PrintResult(resp, v.ID, fmt.Sprintf("Volume %s (%s) has %s.", v.Name, v.ID, api.ExactBytes(v.SizeBytes)))
+	return s.PrintResult(resp, v.ID, fmt.Sprintf("Volume %s (%s) has %s.", v.Name, v.ID, humanize.ExactBytes(v.SizeBytes)))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -52,7 +53,7 @@ func volumeList(c *cli.Context, s *session.Session) error {
 		if v.MigrationID != "" {
 			status += ", moving"
 		}
-		t.Add(v.Name, v.ID, status, volumeSize(v.SizeBytes, v.Location, api.Bytes), v.Type, strings.Join(volumeHosts(v), ","), render.Location(v.Location), strings.Join(users, ","))
+		t.Add(v.Name, v.ID, status, volumeSize(v.SizeBytes, v.Location, humanize.Bytes), v.Type, strings.Join(volumeHosts(v), ","), render.Location(v.Location), strings.Join(users, ","))
 	}
 	empty := emptyText(c, "volume", "No volume yet: '"+session.Program+" instance adopt DOMAIN' takes over a guest's disks, 'volume create' makes an empty one.", "host", "pool", "status")
 	return s.PrintList(resp, ids, &t, empty)
@@ -68,7 +69,7 @@ func volumeShow(c *cli.Context, s *session.Session) error {
 	r.Add("id", v.ID)
 	r.Add("name", v.Name)
 	r.Add("status", string(v.Status))
-	r.Add("size", volumeSize(v.SizeBytes, v.Location, api.ExactBytes))
+	r.Add("size", volumeSize(v.SizeBytes, v.Location, humanize.ExactBytes))
 	if v.SizeChangedAt != nil {
 		r.Add("size since", render.Time(*v.SizeChangedAt))
 	}
@@ -143,7 +144,7 @@ func volumeSize(sizeBytes int64, l api.Location, words func(int64) string) strin
 func chainLines(images []api.Location) []string {
 	lines := make([]string, 0, len(images))
 	for i, l := range images {
-		line := fmt.Sprintf("%s (%s, %s)", l.Path, l.Format, api.Bytes(l.SizeBytes))
+		line := fmt.Sprintf("%s (%s, %s)", l.Path, l.Format, humanize.Bytes(l.SizeBytes))
 		if i > 0 {
 			line = "over " + line
 		}

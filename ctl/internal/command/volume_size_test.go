@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 func TestAVolumeThatIsTheBeginningOfSomethingLargerHasBothSizes(t *testing.T) {
@@ -13,7 +14,7 @@ func TestAVolumeThatIsTheBeginningOfSomethingLargerHasBothSizes(t *testing.T) {
 		"1GiB":         {SizeBytes: 1 << 30},
 		"1GiB of 2GiB": {SizeBytes: 1 << 30, ImageBytes: 2 << 30},
 	} {
-		if got := volumeSize(l.SizeBytes, l, api.Bytes); got != want {
+		if got := volumeSize(l.SizeBytes, l, humanize.Bytes); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

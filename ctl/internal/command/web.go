@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/web"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/internal/shell"
 	"github.com/volferry/volferry/internal/version"
 )
 
@@ -76,5 +77,5 @@ func commandFor(c *cli.Context, s *session.Session) string {
 	if !c.IsSet("socket") {
 		return session.Program
 	}
-	return api.ShellLine(session.Program, "--socket", s.Client.Target())
+	return shell.Line(session.Program, "--socket", s.Client.Target())
 }

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // Rate formats bytes per second: 100MiB/s.
-func Rate(bytesPerSecond int64) string { return api.Bytes(bytesPerSecond) + "/s" }
+func Rate(bytesPerSecond int64) string { return humanize.Bytes(bytesPerSecond) + "/s" }
 
 // Duration formats d with at most two units: 450ms, 8.2s, 3m20s, 2h5m, 4d3h.
 func Duration(d time.Duration) string {

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 const plainStepPercent = 10
@@ -109,7 +110,7 @@ func amounts(m *api.Migration, left time.Duration) []string {
 	if m.Phase == "fold" {
 		return out // QEMU counts the whole volume, but moves only the overlay's data
 	}
-	out = append(out, api.Bytes(m.BytesDone)+" of "+api.Bytes(m.BytesTotal))
+	out = append(out, humanize.Bytes(m.BytesDone)+" of "+humanize.Bytes(m.BytesTotal))
 	if m.RateBytesPerSecond > 0 && m.BytesDone < m.BytesTotal {
 		out = append(out, Rate(m.RateBytesPerSecond))
 		if left >= time.Second {

@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/unit"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/retry"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 const (
@@ -73,7 +74,7 @@ func (s *Session) notStarted(now unit.State) error {
 	}
 	advice := fmt.Sprintf("'%[1]s check-config' checks its configuration; 'journalctl -u %[1]s -n 30' shows its last messages.", s.program())
 	if now.GivenUp() {
-		advice += "\nAfter the fix: " + api.ShellLine("systemctl", "reset-failed", s.unit(), s.program()+".socket") + " && " + api.ShellLine("systemctl", "start", s.program()+".socket", s.unit())
+		advice += "\nAfter the fix: " + shell.Line("systemctl", "reset-failed", s.unit(), s.program()+".socket") + " && " + shell.Line("systemctl", "start", s.program()+".socket", s.unit())
 	} else {
 		advice += "\nAfter the fix it starts by itself: systemd tries again every few seconds."
 	}

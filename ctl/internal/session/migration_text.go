@@ -8,6 +8,8 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // OutcomeText describes a migration after a successful op, and the next step.
@@ -26,12 +28,12 @@ func OutcomeText(m *api.Migration) []string {
 		return []string{
 			fmt.Sprintf("Started migration %s of volume %s: nothing writes to %s any more.", m.ID, name, m.Src.Path),
 			fmt.Sprintf("Destination attachment: %s at %s", render.OrDash(m.DstAttachmentID), m.Dst.Path),
-			fmt.Sprintf("Next: copy the data with `%s`, or with any other tool,", api.ShellLine(Program, "migration", "copy", m.Ref())),
+			fmt.Sprintf("Next: copy the data with `%s`, or with any other tool,", shell.Line(Program, "migration", "copy", m.Ref())),
 			fmt.Sprintf("then `%s`.", m.CompleteCommand()),
 		}
 	case api.MigrationCopied:
 		return []string{
-			fmt.Sprintf("Copied %s from %s to %s.", api.Bytes(m.BytesTotal), src, dst),
+			fmt.Sprintf("Copied %s from %s to %s.", humanize.Bytes(m.BytesTotal), src, dst),
 			fmt.Sprintf("Next: `%s`.", m.CompleteCommand()),
 		}
 	case api.MigrationError:
@@ -43,7 +45,7 @@ func OutcomeText(m *api.Migration) []string {
 
 func completedText(m *api.Migration) []string {
 	lines := []string{fmt.Sprintf("Moved volume %s from %s to %s.", render.VolumeName(m), render.Location(m.Src), render.Location(m.Dst))}
-	cost := api.Bytes(m.BytesTotal)
+	cost := humanize.Bytes(m.BytesTotal)
 	if d := duration(m); d > 0 {
 		cost += " in " + render.Duration(d) + ", from start to end"
 	}
@@ -86,7 +88,7 @@ func StandingText(m *api.Migration) string {
 			return pausedAdvice(m)
 		}
 		return fmt.Sprintf("Migration %s of volume %s needs an operator; nothing more will be done unasked.\nSee which copy is authoritative: %s",
-			m.ID, render.VolumeName(m), api.ShellLine(Program, "volume", "which", render.VolumeName(m)))
+			m.ID, render.VolumeName(m), shell.Line(Program, "volume", "which", render.VolumeName(m)))
 	case api.MigrationCompleted:
 		return fmt.Sprintf("Volume %s is at %s.", render.VolumeName(m), render.Location(m.Dst))
 	case api.MigrationCancelled, api.MigrationError:
@@ -102,7 +104,7 @@ func StandingText(m *api.Migration) string {
 	default:
 	}
 	return fmt.Sprintf("Migration %s of volume %s is in state %s.\nTake it back: %s",
-		m.ID, render.VolumeName(m), m.State, api.ShellLine(Program, "migration", "cancel", m.Ref()))
+		m.ID, render.VolumeName(m), m.State, shell.Line(Program, "migration", "cancel", m.Ref()))
 }
 
 // cancelStandingText is StandingText after a failed cancel. The cancel has stopped a running copy.
@@ -118,7 +120,7 @@ func cancellingAdvice(m *api.Migration) string {
 			m.ID, render.VolumeName(m), render.Location(m.Src), again)
 	}
 	return fmt.Sprintf("Migration %s of volume %s is being cancelled: the volume will be at %s as before.\nFollow it: %s",
-		m.ID, render.VolumeName(m), render.Location(m.Src), api.ShellLine(Program, "migration", "watch", m.ID))
+		m.ID, render.VolumeName(m), render.Location(m.Src), shell.Line(Program, "migration", "watch", m.ID))
 }
 
 func duration(m *api.Migration) time.Duration {

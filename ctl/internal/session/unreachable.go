@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // CodeUnreachable marks the error of a request without an answer. The user sees a code of the
@@ -32,7 +33,7 @@ func (s *Session) explainUnreachable(ctx context.Context, err error) error {
 	if program == registryProgram {
 		said.Code = api.CodeRegistryUnavailable
 	}
-	advice := "Start " + program + ", or name another socket with --socket or VOLFERRY_SOCKET; '" + api.ShellLine("systemctl", "status", program) +
+	advice := "Start " + program + ", or name another socket with --socket or VOLFERRY_SOCKET; '" + shell.Line("systemctl", "status", program) +
 		"' shows why it does not run, and '" + program + " check-config' checks its configuration."
 	if IsRemote(s.Client.Target()) {
 		advice = ""
@@ -46,5 +47,5 @@ func (s *Session) whyNoAnswer() string {
 	if IsRemote(s.Client.Target()) {
 		return ""
 	}
-	return "; if no answer comes, '" + api.ShellLine("systemctl", "status", s.program()) + "' or '" + s.program() + " check-config' shows why"
+	return "; if no answer comes, '" + shell.Line("systemctl", "status", s.program()) + "' or '" + s.program() + " check-config' shows why"
 }

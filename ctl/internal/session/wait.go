@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Work is an op that takes time, and its migration, if it has one.
@@ -125,13 +126,13 @@ func (s *Session) FollowError(err error, advice string) error {
 // Advice returns the commands that follow the work and cancel it.
 func (w Work) Advice() string {
 	if w.Migration == nil {
-		return "Follow it: " + api.ShellLine(Program, "op", "watch", w.Op.ID)
+		return "Follow it: " + shell.Line(Program, "op", "watch", w.Op.ID)
 	}
-	follow := "Follow it: " + api.ShellLine(Program, "migration", "watch", w.Migration.ID)
+	follow := "Follow it: " + shell.Line(Program, "migration", "watch", w.Migration.ID)
 	if w.Migration.State == api.MigrationCancelling || strings.HasSuffix(w.Op.Kind, "cancel") {
 		return follow
 	}
-	return follow + "\nCancel it: " + api.ShellLine(Program, "migration", "cancel", w.Migration.ID)
+	return follow + "\nCancel it: " + shell.Line(Program, "migration", "cancel", w.Migration.ID)
 }
 
 func (s *Session) readEnd(ctx context.Context, w *Work) (Response, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // nextCommands returns the commands that end an op which waits for the operator: its error's own,
@@ -27,13 +28,13 @@ func nextCommands(st *op.Status, o *api.Op) string {
 		}
 	}
 	if migrate.Owns(st.Op.Kind) {
-		return api.ShellLine("volferryctl", "migration", "show", st.Op.Group)
+		return shell.Line("volferryctl", "migration", "show", st.Op.Group)
 	}
 	words := again(st)
 	if words == nil {
 		return ""
 	}
-	return api.ShellLine(append([]string{"volferryctl"}, words...)...)
+	return shell.Line(append([]string{"volferryctl"}, words...)...)
 }
 
 // byInstance are the verbs of `volferryctl instance` that begin ops of instances.

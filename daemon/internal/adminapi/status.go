@@ -13,6 +13,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -123,7 +124,7 @@ func (s *statusAPI) epochPart() api.Check {
 		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "it comes back by itself once libvirt and the registry answer"}
 	case len(lost) > 0:
 		return api.Check{
-			Name: name, Status: "warn", Message: fmt.Sprintf("%d; taken from this host when it was fenced: %s", epoch, api.Count(len(lost), "disk")),
+			Name: name, Status: "warn", Message: fmt.Sprintf("%d; taken from this host when it was fenced: %s", epoch, humanize.Count(len(lost), "disk")),
 			Advice: "volferryctl doctor says which",
 		}
 	case epoch == 0:
@@ -149,7 +150,7 @@ func (s *statusAPI) releasesPart() api.Check {
 	}
 	return api.Check{
 		Name: name, Status: "warn",
-		Message: fmt.Sprintf("%s, detached and still reserved until the registry is told: %s", api.Count(len(queued), "volume"), strings.Join(volumes, ", ")),
+		Message: fmt.Sprintf("%s, detached and still reserved until the registry is told: %s", humanize.Count(len(queued), "volume"), strings.Join(volumes, ", ")),
 		Advice:  "the registry is told when it answers; volferryctl volume show says detaching until then",
 	}
 }
@@ -170,7 +171,7 @@ func (s *statusAPI) instancesPart() api.Check {
 		status = "fail"
 	}
 	return api.Check{
-		Name: name, Status: status, Message: fmt.Sprintf("%s, not as it was left: %s", api.Count(len(notes), "instance"), strings.Join(names, ", ")),
+		Name: name, Status: status, Message: fmt.Sprintf("%s, not as it was left: %s", humanize.Count(len(notes), "instance"), strings.Join(names, ", ")),
 		Advice: "volferryctl doctor says what is different",
 	}
 }
@@ -206,12 +207,12 @@ func (s *statusAPI) sourcesPart() api.Check {
 		which[i] = fmt.Sprintf("%s of volume %s", left[i].Location.Path, left[i].VolumeName)
 	}
 	part := api.Check{
-		Name: name, Status: "warn", Message: fmt.Sprintf("%s, written since the volume left it: %s", api.Count(len(left), "source"), strings.Join(which, ", ")),
+		Name: name, Status: "warn", Message: fmt.Sprintf("%s, written since the volume left it: %s", humanize.Count(len(left), "source"), strings.Join(which, ", ")),
 		Advice: "volferryctl doctor says what can be done",
 	}
 	if runs := s.Migrations.Released.GuestsOnReleasedSources(); runs > 0 {
 		part.Status = "fail"
-		part.Message = fmt.Sprintf("%s a guest runs on now, and writes to instead of to its volume; ", api.Count(runs, "source")) + part.Message
+		part.Message = fmt.Sprintf("%s a guest runs on now, and writes to instead of to its volume; ", humanize.Count(runs, "source")) + part.Message
 	}
 	return part
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 func (s *Server) deleteVolume(w http.ResponseWriter, r *http.Request) error {
@@ -78,5 +79,5 @@ func endOf(vol *api.Volume) string {
 	if vol.Status == api.VolumeResizing {
 		return "wait until that is over; if it stands, `volferryctl op list` has the command that goes on with it"
 	}
-	return "wait until that is over, or delete what there is of its image, too (`" + api.ShellLine("volferryctl", "volume", "delete", vol.Name, "--force") + "`)"
+	return "wait until that is over, or delete what there is of its image, too (`" + shell.Line("volferryctl", "volume", "delete", vol.Name, "--force") + "`)"
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // checkLocation refuses an image that contradicts the registry, or has another user on this host,
@@ -162,7 +163,7 @@ func (e *env) notUnderAnotherID(ctx context.Context, in *input, verdict string) 
 	for _, u := range users {
 		if u.instance == in.InstanceName && u.instanceID != in.InstanceID {
 			return api.Errorf(api.CodeChainChanged, "%s: instance %s is not defined on this host any more, and a domain of its name with another UUID, %s, has the volume as disk %s; give that domain its UUID back (`%s` says how), or take the disk from it (`%s`)",
-				verdict, u.instance, u.instanceID, u.disk.Target, api.ShellLine("volferryctl", "instance", "show", u.instance), api.ShellLine("virsh", "detach-disk", "--", u.instance, u.disk.Target))
+				verdict, u.instance, u.instanceID, u.disk.Target, shell.Line("volferryctl", "instance", "show", u.instance), shell.Line("virsh", "detach-disk", "--", u.instance, u.disk.Target))
 		}
 	}
 	return nil
@@ -240,7 +241,7 @@ func checkDomain(verdict string, dom *hv.Domain) error {
 		return api.Errorf(api.CodeInstanceBusy, "%s: %s", verdict, request.Unsettled(dom))
 	case !dom.State.Active() && dom.ManagedSave:
 		return api.Errorf(api.CodeStateForbidden, "%s: instance %s has a managed save image, which names its disks of then; start it, or run `%s`",
-			verdict, dom.Name, api.ShellLine("virsh", "managedsave-remove", "--", dom.Name))
+			verdict, dom.Name, shell.Line("virsh", "managedsave-remove", "--", dom.Name))
 	}
 	return request.AtHome(verdict, dom)
 }

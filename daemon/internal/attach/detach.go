@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Detach detaches a volume from an instance of this host. It returns the earlier attachment once
@@ -51,7 +52,7 @@ func (m *Manager) detachRequest(opID, volumeRef string, in api.VolumeDetach) req
 		OpID: opID, Kind: kindDetach, Body: detachBody{Volume: volumeRef, In: in},
 		Decide: func(ctx context.Context) (request.Input, error) {
 			if in.Instance == "" {
-				return nil, api.Errorf(api.CodeInvalidArgument, "instance is missing; `%s` says where the volume is", api.ShellLine("volferryctl", "volume", "show", volumeRef))
+				return nil, api.Errorf(api.CodeInvalidArgument, "instance is missing; `%s` says where the volume is", shell.Line("volferryctl", "volume", "show", volumeRef))
 			}
 			f, err := m.findAt(ctx, volumeRef, in.Instance)
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // A root volume is attached and detached only while its instance is off. A guard prevents starts
@@ -42,7 +43,7 @@ func (in *input) off(what rootChange, dom *hv.Domain) error {
 	case dom.State == hv.StateStopped:
 		return nil
 	case dom.State == hv.StateOther && dom.PauseReason != "":
-		return api.Errorf(what.code, "%s: it is %s; stop it first: `%s`", in.cannot(what), dom.PauseReason, api.ShellLine("volferryctl", "instance", "stop", "--force", "--", dom.Name)).
+		return api.Errorf(what.code, "%s: it is %s; stop it first: `%s`", in.cannot(what), dom.PauseReason, shell.Line("volferryctl", "instance", "stop", "--force", "--", dom.Name)).
 			With("state", dom.PauseReason)
 	case dom.State == hv.StateOther:
 		return api.Errorf(what.code, "%s: it is not off; stop it first", in.cannot(what))
@@ -56,7 +57,7 @@ func (in *input) onShelf(what rootChange, inst api.Instance) error {
 	if inst.State != api.InstanceShelved && inst.State != api.InstanceShelvedOffloaded {
 		return nil
 	}
-	return api.Errorf(what.code, "%s: it is %s; `%s` first", in.cannot(what), inst.State, api.ShellLine("volferryctl", "instance", "unshelve", inst.Name)).With("state", inst.State)
+	return api.Errorf(what.code, "%s: it is %s; `%s` first", in.cannot(what), inst.State, shell.Line("volferryctl", "instance", "unshelve", inst.Name)).With("state", inst.State)
 }
 
 // checkLocked refuses a locked instance. verdict begins the error, as in "cannot attach volume x".
@@ -68,7 +69,7 @@ func checkLocked(verdict string, inst api.Instance) error {
 		return api.Errorf(api.CodeInstanceLocked, "%s: instance %s is locked by migration %s; try again when that is over", verdict, inst.Name, inst.LockedBy).
 			With("migration_id", inst.LockedBy)
 	}
-	return api.Errorf(api.CodeInstanceLocked, "%s: instance %s is locked (%s); `%s` if that is over", verdict, inst.Name, inst.LockReason, api.ShellLine("volferryctl", "instance", "unlock", inst.Name))
+	return api.Errorf(api.CodeInstanceLocked, "%s: instance %s is locked (%s); `%s` if that is over", verdict, inst.Name, inst.LockReason, shell.Line("volferryctl", "instance", "unlock", inst.Name))
 }
 
 // freshen reports this host's state before a root operation: the registry requires a stopped
@@ -99,7 +100,7 @@ func (e *env) chooseRoot(ctx context.Context, in *input, device string, dom *hv.
 		return refuse(api.CodeUnsupportedDisk, "its disk %s is what it boots from, and that is %s; only volumes are changed", s.Device, s.Note)
 	case dom.ConfigDisk(s.Device) != nil:
 		return refuse(api.CodeConflict, "its definition has a disk %s that the registry does not know of; take that out first (`%s`)",
-			s.Device, api.ShellLine("virsh", "detach-disk", "--config", "--", inst.Name, s.Device))
+			s.Device, shell.Line("virsh", "detach-disk", "--config", "--", inst.Name, s.Device))
 	}
 	in.Device, in.BootIndex, in.Root, in.Slot = s.Device, s.BootIndex, true, s.Slot
 	was, err := e.slotDisk(in)

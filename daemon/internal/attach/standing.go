@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // stands makes an op wait for the operator because another program has changed its disk, with the
@@ -33,9 +34,9 @@ func (in *input) withCommands(err *api.Error, mend []string) *api.Error {
 // From.
 func (in *input) again() string {
 	if in.From == "" {
-		return api.AttachLine(in.VolumeName, in.InstanceName, in.Device, in.Root, in.Mode)
+		return shell.AttachVolume(in.VolumeName, in.InstanceName, in.Device, in.Root, in.Mode == api.ModeRO)
 	}
-	return api.ShellLine("volferryctl", "volume", "detach", in.VolumeName, in.InstanceName)
+	return shell.Line("volferryctl", "volume", "detach", in.VolumeName, in.InstanceName)
 }
 
 // mend returns the commands that undo another program's change of the disk, or nil.
@@ -44,7 +45,7 @@ func (in *input) mend(v *view, toBe place) (commands []string) {
 		return nil
 	}
 	virsh := func(words ...string) {
-		commands = append(commands, api.ShellLine(append([]string{"virsh"}, words...)...))
+		commands = append(commands, shell.Line(append([]string{"virsh"}, words...)...))
 	}
 	image := location.PlaceOf(in.Location.Path)
 	takeOut, committed := map[string][]string{}, map[string]bool{} // by target

@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 type beginNote struct {
@@ -192,7 +193,7 @@ func (in *input) comesBack(dom *hv.Domain) error {
 		if d != nil && d.Uncarried != "" {
 			return api.Errorf(api.CodeUnsupportedDisk,
 				"cannot detach volume %s: disk %s of instance %s has %s, which it would come back without; `%s` shows it, and who keeps that may take the disk out (`%s`) and then end the attachment (`%s`)",
-				in.VolumeName, in.Device, in.InstanceName, d.Uncarried, api.ShellLine("virsh", "dumpxml", "--", in.InstanceName), api.ShellLine("virsh", "detach-disk", "--", in.InstanceName, in.Device), api.ShellLine("volferryctl", "attachment", "delete", in.AttachmentID, "--force"))
+				in.VolumeName, in.Device, in.InstanceName, d.Uncarried, shell.Line("virsh", "dumpxml", "--", in.InstanceName), shell.Line("virsh", "detach-disk", "--", in.InstanceName, in.Device), shell.Line("volferryctl", "attachment", "delete", in.AttachmentID, "--force"))
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // released is a release's note and output.
@@ -38,7 +39,7 @@ func (e releaseSteps) stepRelease() op.Step {
 			return in.stands(v, absent)
 		case wasGone:
 		case v.saved:
-			return op.UnknownOutcome(in.withCommands(api.AsError(in.notSaved(v)), []string{api.ShellLine("virsh", "start", "--", in.InstanceName)}))
+			return op.UnknownOutcome(in.withCommands(api.AsError(in.notSaved(v)), []string{shell.Line("virsh", "start", "--", in.InstanceName)}))
 		case v.displaced != nil:
 			return op.UnknownOutcome(in.withCommands(api.AsError(in.onItsImage("cannot release volume "+in.VolumeName, v)), in.mend(v, attached)))
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // rootSteps keep the guest off while its root volume changes.
@@ -124,5 +125,5 @@ func (in *input) asInSlot(v *view, was *hv.Disk) error {
 	default:
 		return nil
 	}
-	return api.Errorf(api.CodeChainChanged, "%s: disk %s %s; `%s` shows what is there", in.cannot(rootAttach), in.Device, wrong, api.ShellLine("virsh", "dumpxml", "--inactive", "--", in.InstanceName))
+	return api.Errorf(api.CodeChainChanged, "%s: disk %s %s; `%s` shows what is there", in.cannot(rootAttach), in.Device, wrong, shell.Line("virsh", "dumpxml", "--inactive", "--", in.InstanceName))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // place is a domain's use of an attachment's image.
@@ -128,7 +129,7 @@ func (in *input) onItsImage(verdict string, v *view) error {
 	return api.Errorf(api.CodeChainChanged, "%s: disk %s of instance %s is at %s, and the volume is at %s, so the guest has, or will start with, another image than the volume's; nothing was changed. "+
 		"`%s` shows what is known; docs/how-to/recover.md (A guest on another image than its volume) says what can be done; a disk that has nothing to do with the volume can be taken out (`%s`)",
 		verdict, v.displaced.Target, in.InstanceName, v.displaced.Top().Path, in.Location.Path,
-		api.ShellLine("volferryctl", "volume", "which", in.VolumeName), api.ShellLine("virsh", "detach-disk", "--", in.InstanceName, v.displaced.Target))
+		shell.Line("volferryctl", "volume", "which", in.VolumeName), shell.Line("virsh", "detach-disk", "--", in.InstanceName, v.displaced.Target))
 }
 
 func (in *input) cannotSee(d *hv.Disk, err error) error {
@@ -190,7 +191,7 @@ func (in *input) changed(v *view) *api.Error {
 		where = string(v.live) + " in the running guest, " + where
 	}
 	return api.Errorf(api.CodeChainChanged, "disk %s of instance %s was changed by somebody else: %s is %s; `%s` shows what is there",
-		in.Device, in.InstanceName, in.Location.Path, where, api.ShellLine("virsh", "dumpxml", "--", in.InstanceName))
+		in.Device, in.InstanceName, in.Location.Path, where, shell.Line("virsh", "dumpxml", "--", in.InstanceName))
 }
 
 // notSaved refuses an instance with a managed save image: its next start would restore its old
@@ -201,5 +202,5 @@ func (in *input) notSaved(v *view) error {
 	}
 	return api.Errorf(api.CodeStateForbidden,
 		"instance %s has a managed save image, which would start it with its disks of then; start it, or remove the image (`%s`)",
-		in.InstanceName, api.ShellLine("virsh", "managedsave-remove", "--", in.InstanceName))
+		in.InstanceName, shell.Line("virsh", "managedsave-remove", "--", in.InstanceName))
 }

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // CheckNBDServers refuses invalid or repeated addresses of servers.
 func CheckNBDServers(servers []string) error {
 	for i, server := range servers {
-		if err := api.CheckServer("NBD server", server); err != nil {
+		if err := medium.CheckServer("NBD server", server); err != nil {
 			return fmt.Errorf("nbd_servers: %w", err)
 		}
 		if slices.Contains(servers[:i], server) {

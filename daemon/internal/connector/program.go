@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/osthread"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // DefaultDir is where connectors are installed. Only make install sets another directory, by the
@@ -83,7 +83,7 @@ func checkOwners(path string) error {
 		// In a sticky directory no user can replace another user's file.
 		sticky := st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&unix.S_ISVTX != 0
 		if st.Mode&unix.S_IFMT != unix.S_IFLNK && st.Mode&0o022 != 0 && !sticky {
-			return fmt.Errorf("%s may be written by others than its owner, who could put another program there; `%s`", at, api.ShellLine("chmod", "go-w", "--", at))
+			return fmt.Errorf("%s may be written by others than its owner, who could put another program there; `%s`", at, shell.Line("chmod", "go-w", "--", at))
 		}
 		if at == "/" {
 			return nil

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // The locked bytes of an image need not exist: locks ignore the file's size.
@@ -33,7 +33,7 @@ func (s *Spec) lockDst() (*os.File, error) { return s.lockDstAs(unix.F_WRLCK) }
 // lockDstAs is lockDst with a kind of lock: copies with F_RDLCK share dst with each other only.
 func (s *Spec) lockDstAs(kind int16) (*os.File, error) {
 	path := s.Dst.Path
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return nil, nil
 	}
 	found, err := s.Files.Find(path, 0)

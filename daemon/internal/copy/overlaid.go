@@ -7,7 +7,7 @@ import (
 	"errors"
 
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // overlaid is an overlay over the given raw image. It ignores the backing file name in the
@@ -55,7 +55,7 @@ func (o *overlaid) Close() error {
 func (s *Spec) atAddress() bool {
 	below := s.Src.Backing
 	return s.Src.Format == qemuimg.FormatQCOW2 && below != nil && below.Backing == nil && below.Format == qemuimg.FormatRaw &&
-		(api.IsNetwork(below.Path) || api.IsNetwork(s.Dst.Path))
+		(medium.IsNetwork(below.Path) || medium.IsNetwork(s.Dst.Path))
 }
 
 // openOverlaid opens Src for a comparison with dst, if atAddress, or returns ErrInUse if another

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/daemon/internal/openfile"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Spec describes a copy. Only Src and Dst are required.
@@ -100,7 +100,7 @@ func (s *Spec) openFor(ctx context.Context, i Image, writable bool, is func(*os.
 	case i.Format != qemuimg.FormatRaw, i.LUKS:
 		return openServed(ctx, s.image(i), s.KeepBase, qemuimg.ServeOptions{Writable: writable, Is: is, Passphrase: s.Passphrase})
 	case openEnd != nil:
-	case api.IsNetwork(i.Path):
+	case medium.IsNetwork(i.Path):
 		openEnd = func(path string, writable bool) (End, error) { return openExport(ctx, s.Network, path, writable) }
 	default:
 		openEnd = func(path string, writable bool) (End, error) { return openFile(s.Files, path, writable, unix.O_DIRECT) }
@@ -159,7 +159,7 @@ func (s *Spec) sameSize(ctx context.Context) (int64, error) {
 }
 
 func (s *Spec) statedSize(ctx context.Context, i Image) (n int64, err error) {
-	if api.IsNetwork(i.Path) {
+	if medium.IsNetwork(i.Path) {
 		n, err = s.Network.SizeBytes(ctx, i.Path)
 		if err == nil && i.Slice && n > i.SizeBytes {
 			n = i.SizeBytes
@@ -174,7 +174,7 @@ func (s *Spec) statedSize(ctx context.Context, i Image) (n int64, err error) {
 }
 
 func sameImage(a, b string) (bool, error) {
-	if api.IsNetwork(a) || api.IsNetwork(b) {
+	if medium.IsNetwork(a) || medium.IsNetwork(b) {
 		return a == b, nil
 	}
 	statA, err := os.Stat(a)

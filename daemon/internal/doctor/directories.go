@@ -8,6 +8,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // directories checks that the daemon's directories exist and are closed to other users.
@@ -38,7 +39,7 @@ func (d *Doctor) saves() api.Check {
 	if err != nil {
 		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "make the directory, or set save_dir"}
 	}
-	message := fmt.Sprintf("%s has %s free for the memory of guests that are saved while a volume moves", d.Cfg.SaveDir, api.Bytes(free))
+	message := fmt.Sprintf("%s has %s free for the memory of guests that are saved while a volume moves", d.Cfg.SaveDir, humanize.Bytes(free))
 	inMemory, err := location.InMemory(d.Cfg.SaveDir)
 	switch {
 	case err != nil:

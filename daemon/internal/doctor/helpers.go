@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/programs"
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // helperTimeout includes a helper's start by systemd.
@@ -38,7 +39,7 @@ func Helpers(ctx context.Context) []api.Check {
 	case asked == 0: // the daemon needs no helper
 		return nil
 	}
-	return []api.Check{ok(name, fmt.Sprintf("%s of the daemon answer", api.Count(asked, "helper program")))}
+	return []api.Check{ok(name, fmt.Sprintf("%s of the daemon answer", humanize.Count(asked, "helper program")))}
 }
 
 func helperAnswers(ctx context.Context, socket string) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // hook checks that the hook is installed, and that libvirt has looked for hooks since.
@@ -43,7 +44,7 @@ func (d *Doctor) hook(ctx context.Context) api.Check {
 		Name: name, Status: "warn",
 		Message: fmt.Sprintf("%s is installed, and %s, which looks for hooks when it starts or is reloaded, has run since %s: it may not have seen the hook",
 			d.Cfg.LibvirtHook, process.Name, process.Since.UTC().Format(time.RFC3339)),
-		Advice: "volferryctl doctor --fix, or " + api.ShellLine("systemctl", "reload", process.Name) + "; that does not touch guests",
+		Advice: "volferryctl doctor --fix, or " + shell.Line("systemctl", "reload", process.Name) + "; that does not touch guests",
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Lost reports disks that a fence took and that domains, which stay guarded, still name.
@@ -16,7 +17,7 @@ func (d *Doctor) Lost() []api.Check {
 		out = append(out, api.Check{
 			Name: "instance " + l.InstanceName, Status: "warn",
 			Message: fmt.Sprintf("its start is refused: disk %s is volume %s at %s, which this host lost when it was fenced", l.Target, l.VolumeName, l.Path),
-			Advice: api.ShellLine("virsh", "detach-disk", "--config", "--", l.InstanceName, l.Target) +
+			Advice: shell.Line("virsh", "detach-disk", "--config", "--", l.InstanceName, l.Target) +
 				"; then the instance can be started, and the volume can be attached here again when it is free",
 		})
 	}

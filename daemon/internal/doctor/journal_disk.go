@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/config"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // sharedDisk warns if guests can fill the journal's filesystem.
@@ -48,7 +49,7 @@ func (d *Doctor) ShortOfRoom() []api.Check {
 	}
 	return []api.Check{{
 		Name: journalDisk, Status: "warn",
-		Message: fmt.Sprintf("%s has %s free: %s there, and the journal is on the same filesystem (%s)", dir, api.Bytes(free), writer, key),
+		Message: fmt.Sprintf("%s has %s free: %s there, and the journal is on the same filesystem (%s)", dir, humanize.Bytes(free), writer, key),
 		Advice:  "free some space, or set " + key + " to a directory on a separate filesystem",
 	}}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // missing checks that the images of volumes attached on this host exist, and that no other device
@@ -19,7 +20,7 @@ func (d *Doctor) missing(ctx context.Context, attached []api.Volume) []api.Check
 	out := []api.Check{}
 	for _, vol := range attached {
 		path := vol.Location.Path
-		if api.IsNetwork(path) {
+		if medium.IsNetwork(path) {
 			continue
 		}
 		fingerprint, err := d.Storage.Fingerprint(ctx, path)

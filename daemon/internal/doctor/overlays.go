@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/quota"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // overlays reports the free space for overlays, and a quota that limits it.
@@ -26,7 +27,7 @@ func (d *Doctor) overlays(ctx context.Context) api.Check {
 	}
 	limits, unasked := d.overlayQuotas(ctx)
 	free = quota.Free(free, limits)
-	message := fmt.Sprintf("%s has %s free for the guests' writes while their volumes move%s", d.Cfg.Overlays(), api.Bytes(free), d.largest())
+	message := fmt.Sprintf("%s has %s free for the guests' writes while their volumes move%s", d.Cfg.Overlays(), humanize.Bytes(free), d.largest())
 	switch i := slices.IndexFunc(limits, func(l quota.Limit) bool { return !l.AsFull }); {
 	case unasked != nil:
 		return api.Check{Name: name, Status: "warn", Message: fmt.Sprintf("%s; its quotas cannot be read: %v", message, unasked)}
@@ -48,7 +49,7 @@ func underQuota(message string, l quota.Limit) api.Check {
 	return api.Check{
 		Name: "overlays", Status: "warn",
 		Message: fmt.Sprintf("%s; overlays count against the quota of %s (%s, %s used). When the quota is full, a guest gets an I/O error, unless its disk has error_policy='stop': all other disks are moved by a mirror, without an overlay",
-			message, who, api.Bytes(l.Bytes), api.Bytes(l.UsedBytes)),
+			message, who, humanize.Bytes(l.Bytes), humanize.Bytes(l.UsedBytes)),
 		Advice: "set overlay_dir to a directory without a quota, or remove the quota (docs/how-to/check-a-host.md, An overlay directory under a quota)",
 	}
 }
@@ -74,5 +75,5 @@ func (d *Doctor) largest() string {
 	if largest.ID == "" {
 		return ""
 	}
-	return fmt.Sprintf("; an overlay may get as large as its volume, %s for the largest here (%s)", api.Bytes(largest.SizeBytes), largest.Name)
+	return fmt.Sprintf("; an overlay may get as large as its volume, %s for the largest here (%s)", humanize.Bytes(largest.SizeBytes), largest.Name)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // outside reports attached volumes in forbidden places: once detached they cannot be attached
@@ -24,7 +25,7 @@ func (d *Doctor) outside(ctx context.Context, attached []api.Volume) []api.Check
 		if err := d.Rules.CheckPlace(ctx, vol.Location.Path); api.CodeOf(err) == api.CodePermissionDenied {
 			advice := "do one of these two before a detach, or move the volume to a pool"
 			if location.OfSystem(filepath.Dir(vol.Location.Path)) {
-				advice = "move the volume to a pool: " + api.ShellLine("volferryctl", "volume", "migrate", vol.Name, "--to-pool", "POOL")
+				advice = "move the volume to a pool: " + shell.Line("volferryctl", "volume", "migrate", vol.Name, "--to-pool", "POOL")
 			}
 			out = append(out, api.Check{
 				Name: "volume " + vol.Name, Status: "warn", Message: "the attached volume works, but after a detach it cannot be attached again: " + err.Error(),

@@ -11,6 +11,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // poolsGone reports this host's volumes in pools that libvirt no longer has. The view may be half
@@ -33,9 +35,9 @@ func (d *Doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Chec
 		slices.Sort(names[pool])
 		out = append(out, api.Check{
 			Name: "pool " + pool, Status: "fail",
-			Message: fmt.Sprintf("this host has no such pool any more, and the registry has %s of this host in it: %s", api.Count(len(names[pool]), "volume"), strings.Join(names[pool], ", ")),
-			Advice: "define and start the pool again (virsh pool-define, " + api.ShellLine("virsh", "pool-start", "--", pool) + "), or list it in connector_pools if it is a connector's pool; " +
-				"if its storage is lost for good, detach and forget each of its volumes (" + api.ShellLine("volferryctl", "volume", "forget", names[pool][0]) + ")",
+			Message: fmt.Sprintf("this host has no such pool any more, and the registry has %s of this host in it: %s", humanize.Count(len(names[pool]), "volume"), strings.Join(names[pool], ", ")),
+			Advice: "define and start the pool again (virsh pool-define, " + shell.Line("virsh", "pool-start", "--", pool) + "), or list it in connector_pools if it is a connector's pool; " +
+				"if its storage is lost for good, detach and forget each of its volumes (" + shell.Line("volferryctl", "volume", "forget", names[pool][0]) + ")",
 		})
 	}
 	return out

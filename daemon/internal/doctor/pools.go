@@ -10,6 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 const poolLow = 1 << 30
@@ -36,7 +38,7 @@ func (d *Doctor) Pools(ctx context.Context) []api.Check {
 		}
 		if !p.Active {
 			out = append(out, api.Check{
-				Name: "pool " + p.Name, Status: "warn", Message: "the pool is not active", Advice: api.ShellLine("virsh", "pool-start", "--", p.Name),
+				Name: "pool " + p.Name, Status: "warn", Message: "the pool is not active", Advice: shell.Line("virsh", "pool-start", "--", p.Name),
 			})
 			continue
 		}
@@ -55,9 +57,9 @@ func (d *Doctor) Pools(ctx context.Context) []api.Check {
 			out = append(out, api.Check{Name: "pool " + p.Name, Status: "warn", Message: err.Error(), Advice: "check the filesystem of " + p.Path})
 			continue
 		}
-		has := ok("pool "+p.Name, fmt.Sprintf("%s, %s free", p.Type, api.Bytes(free)))
+		has := ok("pool "+p.Name, fmt.Sprintf("%s, %s free", p.Type, humanize.Bytes(free)))
 		if free < poolLow {
-			has.Status, has.Advice = "warn", "too little space for most volumes: free some space, or move its volumes to another pool ("+api.ShellLine("volferryctl", "pool", "drain", p.Name, "--to", "POOL")+")"
+			has.Status, has.Advice = "warn", "too little space for most volumes: free some space, or move its volumes to another pool ("+shell.Line("volferryctl", "pool", "drain", p.Name, "--to", "POOL")+")"
 		}
 		out = append(out, has)
 	}
@@ -90,7 +92,7 @@ func openPools(pools []hv.PoolInfo) []api.Check {
 			out = append(out, api.Check{
 				Name: "pool " + p.Name, Status: "warn",
 				Message: fmt.Sprintf("%s may write in its directory %s, or rename it, and so replace the file of a volume", who, p.Path),
-				Advice:  "allow only root to write there: " + api.ShellLine("chown", "root:root", "--", p.Path) + " and " + api.ShellLine("chmod", "go-w", "--", p.Path) + ", and do the same for the directories above it",
+				Advice:  "allow only root to write there: " + shell.Line("chown", "root:root", "--", p.Path) + " and " + shell.Line("chmod", "go-w", "--", p.Path) + ", and do the same for the directories above it",
 			})
 		}
 	}

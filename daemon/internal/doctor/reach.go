@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // place is a directory for a move's images, with their needs, and the status if QEMU could not use
@@ -47,7 +48,7 @@ func (d *Doctor) reach(ctx context.Context) []api.Check {
 	} else if !user.Given {
 		who = "as root (libvirt does not give images to " + image.UserName(user) + ", so each image is checked separately)"
 	}
-	return []api.Check{ok(name, fmt.Sprintf("an image was made and opened in %s, %s", api.Count(len(places), "place"), who))}
+	return []api.Check{ok(name, fmt.Sprintf("an image was made and opened in %s, %s", humanize.Count(len(places), "place"), who))}
 }
 
 func (d *Doctor) try(user hv.ProcessUser, p place) []api.Check {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/thin"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // thinFull is the used fraction above which a thin pool should be extended, since its volumes are
@@ -30,11 +31,11 @@ func thinChecks(pools []thin.Pool) []api.Check {
 		switch {
 		case p.Trouble != "":
 			full.Status, full.Message = "fail", p.Trouble+": "+full.Message
-			full.Advice = api.ShellLine("lvs", "-a", "--", p.Name) + ", then lvextend; for a damaged pool: " + api.ShellLine("lvconvert", "--repair", "--", p.Name)
+			full.Advice = shell.Line("lvs", "-a", "--", p.Name) + ", then lvextend; for a damaged pool: " + shell.Line("lvconvert", "--repair", "--", p.Name)
 		case p.Metadata >= thinFull:
-			full.Status, full.Advice = "warn", api.ShellLine("lvextend", "--poolmetadatasize", "+SIZE", "--", p.Name)
+			full.Status, full.Advice = "warn", shell.Line("lvextend", "--poolmetadatasize", "+SIZE", "--", p.Name)
 		case p.Data >= thinFull:
-			full.Status, full.Advice = "warn", api.ShellLine("lvextend", "--size", "+SIZE", "--", p.Name)+", or move volumes out of it with --delete-source"
+			full.Status, full.Advice = "warn", shell.Line("lvextend", "--size", "+SIZE", "--", p.Name)+", or move volumes out of it with --delete-source"
 		}
 		out = append(out, full)
 	}

@@ -5,13 +5,13 @@ package hosttest
 import (
 	"context"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // InUse describes the holder of an image besides domains and, for an RBD image, the clients that
 // ours counts.
 func (i *Images) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
-	if api.IsRBD(path) {
+	if medium.IsRBD(path) {
 		// A guest may start or stop between two counts: image.Storage counts again too.
 		for look := 1; ; look++ {
 			others, err := i.otherClients(ctx, path, ours)

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 type attributes struct {
@@ -96,7 +96,7 @@ func (a attributes) giveXattr(f *os.File, has attributes) {
 
 // attributesAt returns the attributes of the file at path; zero if it is no file.
 func (s hostFiles) attributesAt(path string) attributes {
-	if path == "" || api.IsNetwork(path) {
+	if path == "" || medium.IsNetwork(path) {
 		return attributes{}
 	}
 	f, err := s.Files.Open(path, os.O_RDONLY)
@@ -144,7 +144,7 @@ func (s Storage) AttributesLost(path, dir string, filled bool) (left []string, e
 // describes the missing ones. The file is new, and no program has it open.
 func (s Storage) StoreLike(_ context.Context, path, like string) (left []string, err error) {
 	has := s.files().attributesAt(like)
-	if has == (attributes{}) || api.IsNetwork(path) {
+	if has == (attributes{}) || medium.IsNetwork(path) {
 		return nil, nil
 	}
 	f, err := s.Files.Open(path, os.O_RDWR)

@@ -13,14 +13,14 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/daemon/internal/sandbox"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Connect prepares the image at path for a guest of this host. It drops the host's cached pages of
 // a block device, because another host may have written to it since. A file is its filesystem's
 // task, an export its server's.
 func (s Storage) Connect(ctx context.Context, path string) error {
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return nil
 	}
 	f, err := s.Files.Open(path, os.O_RDONLY)
@@ -52,7 +52,7 @@ func (e *NotStoredError) Unwrap() error { return e.Err }
 // nil, the host's cached data of the image is on stable storage and no longer in memory, or there
 // is no image. It returns a *NotStoredError as Flush does.
 func (s Storage) Disconnect(ctx context.Context, path string) error {
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return nil
 	}
 	f, err := s.Files.Open(path, os.O_RDONLY)
@@ -78,10 +78,10 @@ func (s Storage) Disconnect(ctx context.Context, path string) error {
 // Flush puts the cached data of an image on stable storage, in this host or in the server of an
 // NBD export. A *NotStoredError means that this failed; any other error, that it was not tried.
 func (s Storage) Flush(ctx context.Context, path string) error {
-	if api.IsNBD(path) {
+	if medium.IsNBD(path) {
 		return flushExport(ctx, s.Network, path)
 	}
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return nil
 	}
 	f, err := s.Files.Open(path, os.O_RDONLY)

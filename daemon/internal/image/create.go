@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // NewFile describes how an image file is made, and gives the caller its fingerprint before the
@@ -50,7 +50,7 @@ func TemporaryPath(path, name string) string { return path[:strings.LastIndexByt
 // Create makes a new image. It returns fs.ErrExist if there is anything at its path. An RBD image
 // needs about.Temporary and about.Whole, and has no rights.
 func (s Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64, about NewFile) error {
-	if api.IsRBD(img.Path) {
+	if medium.IsRBD(img.Path) {
 		return createRBD(ctx, s.Network, img.Path, sizeBytes, about)
 	}
 	to := qemuimg.NewFile{

@@ -11,6 +11,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // FullBytes returns the block device size that a new qcow2 image of this size needs.
@@ -33,7 +35,7 @@ func (s Storage) CheckFits(ctx context.Context, l api.Location, info Info) error
 		return nil
 	}
 	return api.Errorf(api.CodeUnsupportedDisk, "%s is a block device of %s, and the qcow2 image on it, a disk of %s, takes %s once all of it is written: nothing here makes the device larger meanwhile, so make it that large first (of LVM with `%s`)",
-		l.Path, api.ExactBytes(room.DeviceBytes), api.ExactBytes(info.SizeBytes), api.ExactBytes(room.FullBytes), api.ExtendLine(l.Path, room.FullBytes)).
+		l.Path, humanize.ExactBytes(room.DeviceBytes), humanize.ExactBytes(info.SizeBytes), humanize.ExactBytes(room.FullBytes), shell.ExtendVolume(l.Path, room.FullBytes)).
 		With("device_bytes", room.DeviceBytes).With("needed_bytes", room.FullBytes)
 }
 
@@ -66,6 +68,6 @@ func (s Storage) CreateOnDevice(ctx context.Context, path string, sizeBytes int6
 // sizeBytes.
 func TooSmallForQcow2(path string, deviceBytes, sizeBytes, fullBytes int64) *api.Error {
 	return api.Errorf(api.CodeSizeMismatch, "%s is a block device of %s, and a qcow2 image of %s takes %s once all of it is written: nothing here makes the device larger meanwhile, so name one that has as much, or say --to-format raw",
-		path, api.ExactBytes(deviceBytes), api.ExactBytes(sizeBytes), api.ExactBytes(fullBytes)).
+		path, humanize.ExactBytes(deviceBytes), humanize.ExactBytes(sizeBytes), humanize.ExactBytes(fullBytes)).
 		With("device_bytes", deviceBytes).With("needed_bytes", fullBytes)
 }

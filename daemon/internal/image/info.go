@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Info is the result of Inspect.
@@ -36,7 +37,7 @@ func CheckIdentity(l api.Location, found string) error {
 	}
 	return api.Errorf(api.CodeChainChanged,
 		"%s is not what the volume there is on: that is %s, and now there is %s. Nothing is read from it, written or deleted. Put the right one back at this path; only if you have replaced it yourself and it has all data of the volume, say so with `%s`, and call again. A volume whose data is gone is forgotten: `volferryctl volume forget VOLUME`",
-		l.Path, l.Identity, cmp.Or(found, "something that says nothing of itself"), api.ShellLine("volferryctl", "volume", "set", "VOLUME", "--identity", found)).
+		l.Path, l.Identity, cmp.Or(found, "something that says nothing of itself"), shell.Line("volferryctl", "volume", "set", "VOLUME", "--identity", found)).
 		With("expected", l.Identity).With("found", found)
 }
 

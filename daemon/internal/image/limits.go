@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // Needs are the requirements of a new image on its filesystem.
@@ -142,7 +143,7 @@ func (s Storage) CheckFileBytes(path string, bytes int64) error {
 }
 
 func holdsNone(bytes int64) string {
-	return "holds no file of " + api.ExactBytes(bytes) + ", which the image may need"
+	return "holds no file of " + humanize.ExactBytes(bytes) + ", which the image may need"
 }
 
 // mayReach reports whether the kernel's filesystem permits a file of this size.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Locks is the state of the locks that QEMU takes on each file that it opens. A shared filesystem
@@ -38,7 +38,7 @@ const (
 // locks, and for a device: QEMU's locks of a device belong to its node, and each guest has its own
 // nodes.
 func (s Storage) Locks(_ context.Context, path string) (Locks, error) {
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return Locks{}, nil
 	}
 	var locks Locks

@@ -14,6 +14,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // OpenError reports that QEMU could not open an image.
@@ -36,7 +38,7 @@ func (e *OpenError) Error() string {
 		why = "and root may not make it the owner there (NFS with root_squash, or a filesystem without owners)"
 	}
 	return fmt.Sprintf("QEMU runs as %s here and may not read and write %s (owner %d, mode %04o), %s; let it in (`%s`, or `%s`), or use another directory or pool",
-		who, e.Path, e.UID, e.Mode.Perm(), why, api.ShellLine("chown", "--", who, e.Path), api.ShellLine("setfacl", "-m", "u:"+who+":rw", "--", e.Path))
+		who, e.Path, e.UID, e.Mode.Perm(), why, shell.Line("chown", "--", who, e.Path), shell.Line("setfacl", "-m", "u:"+who+":rw", "--", e.Path))
 }
 
 func (e *OpenError) refusal(what string) *api.Error {
@@ -51,7 +53,7 @@ func (s Storage) MayOpen(who hv.ProcessUser, path string) error {
 	if who.UID == 0 {
 		return nil
 	}
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return s.user(who).mayConnect(path)
 	}
 	return answered("QEMU can open "+path, func() error {
@@ -99,10 +101,10 @@ func (u qemuUser) mayOpen(f *os.File) error {
 // mayConnect returns nil if a user may connect to the server of an export: libvirt does not change
 // the owner of a socket. Over TCP every user may, as far as this host knows.
 func (u qemuUser) mayConnect(path string) error {
-	if api.IsRemote(path) {
+	if medium.IsRemote(path) {
 		return nil
 	}
-	e, err := api.ParseNBD(path)
+	e, err := medium.ParseNBD(path)
 	if err != nil {
 		return err
 	}
@@ -131,7 +133,7 @@ func (u qemuUser) mayConnectTo(socket string) error {
 		return err
 	}
 	return api.Errorf(api.CodePermissionDenied, "QEMU runs as %s here and may not connect to %s; let it in (`%s`)", UserName(u.who), socket,
-		api.ShellLine("setfacl", "-m", "u:"+UserName(u.who)+":rw", "--", socket))
+		shell.Line("setfacl", "-m", "u:"+UserName(u.who)+":rw", "--", socket))
 }
 
 // openAs reopens an open file as a user.

@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // CreateOverlay makes an empty qcow2 overlay over backing, and returns when file and directory are
@@ -43,7 +44,7 @@ func (s Storage) CheckOverlay(_ context.Context, path string, backing hv.Image, 
 // that is on stable storage. It reads the images below the top. It does not change the overlay, so
 // an interrupted fold can be repeated.
 func (s Storage) Fold(ctx context.Context, overlay string, into []hv.Image) error {
-	if top := into[0]; api.IsNetwork(top.Path) {
+	if top := into[0]; medium.IsNetwork(top.Path) {
 		is, err := inspectAddress(ctx, s.Network, top.Path, api.Format(top.Format))
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/sandbox"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Rights are the access rights of an image file: owner and group, mode, access list and security
@@ -41,7 +41,7 @@ const (
 // If libvirt remembers nothing (remember_owner = 0, a filesystem without trusted attributes, a
 // shareable disk) they are the present rights.
 func (s Storage) Rights(ctx context.Context, path string) (*Rights, error) {
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return nil, nil
 	}
 	f, err := s.Files.Open(path, os.O_RDONLY)

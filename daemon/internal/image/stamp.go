@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Stamp shows, without reading an image, whether it was written.
@@ -98,7 +99,7 @@ const bootIDFile = "/proc/sys/kernel/random/boot_id"
 // Stamp reads the stamp of the image at path, only the size at an address. It returns ErrAbsent if
 // there is nothing.
 func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		is, err := inspectAddress(ctx, s.Network, path, api.FormatRaw)
 		return Stamp{SizeBytes: is.SizeBytes}, err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // SizeError reports that an image does not have the expected size.
@@ -72,7 +73,7 @@ func (s hostFiles) qemuChain(chain []hv.Image) *qemuimg.Image {
 // only its beginning (api.Location.VolumeBytes), including the header of a LUKS container.
 func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	path, format := l.Path, l.Format
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		info, err := inspectAddress(ctx, s.Network, path, format)
 		if err == nil {
 			err = CheckIdentity(l, info.Identity)
@@ -115,7 +116,7 @@ func (s hostFiles) find(path string) (*openfile.Image, error) {
 // RealPath returns the path of the image without links. It refuses anything that is no image, or
 // is where no image may be, and returns ErrAbsent if there is nothing.
 func (s Storage) RealPath(path string) (string, error) {
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return path, nil
 	}
 	found, err := s.files().find(path)
@@ -130,7 +131,7 @@ func (s Storage) RealPath(path string) (string, error) {
 // its stated format is qcow2. It refuses (unsupported_disk) a header that does not state the
 // format of the next image, and an image that is not a file or device of this host.
 func (s Storage) ReadBacking(_ context.Context, path string, format api.Format) (api.Backing, error) {
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return "", nil // Inspect refuses all formats but raw
 	}
 	below, err := qemuimg.ReadChain(s.files().qemuImage(hv.Image{Path: path, Format: string(format)}))
@@ -186,7 +187,7 @@ func cannotOpen(path string, err error) *api.Error {
 // RemoveMade is Remove for an image that Create has made, with its fingerprint if known. It also
 // deletes an RBD image once no client has it open, but no other image at its address.
 func (s Storage) RemoveMade(ctx context.Context, path, fingerprint string) error {
-	if !api.IsRBD(path) {
+	if !medium.IsRBD(path) {
 		return s.Remove(ctx, path)
 	}
 	if err := s.Network.Remove(ctx, path, fingerprint); err != nil {
@@ -198,7 +199,7 @@ func (s Storage) RemoveMade(ctx context.Context, path, fingerprint string) error
 // Remove durably unlinks a file. It returns nil if there is none. It never removes a block device,
 // a link to one (udev names devices by links), or an image at an address.
 func (Storage) Remove(_ context.Context, path string) error {
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return nil
 	}
 	st, err := os.Lstat(path)
@@ -222,7 +223,7 @@ func (Storage) Remove(_ context.Context, path string) error {
 // Fingerprint identifies an image among later images at the same path. It returns ErrAbsent if
 // there is nothing.
 func (s Storage) Fingerprint(ctx context.Context, path string) (string, error) {
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		text, err := s.Network.Fingerprint(ctx, path)
 		if err != nil {
 			err = cannotReach(path, err)
@@ -295,7 +296,7 @@ func (s Storage) Fence(ctx context.Context, path string) error {
 // file may be the content of a loop device. For an NBD export nothing can be seen. For an RBD
 // image the result covers clients on all hosts, except as many as ours returns; ours may be nil.
 func (s Storage) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		who, err := s.Network.Holders(ctx, path, ours)
 		if errors.Is(err, unix.ENOENT) {
 			return "", nil

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Written reports whether a process of this host has a file open for writing: the kernel grants no
@@ -20,7 +20,7 @@ import (
 // filesystem without leases, this is unknown: false. An error means that the kernel should know
 // and did not answer.
 func (s Storage) Written(_ context.Context, path string) (bool, error) {
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return false, nil
 	}
 	f, err := s.Files.Open(path, os.O_RDONLY)

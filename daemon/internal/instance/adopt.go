@@ -18,6 +18,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Registry is the adoption's part of the registry.
@@ -254,7 +255,7 @@ func (a *Adopter) place(ctx context.Context, disk *api.AdoptedDisk, dom *hv.Doma
 	known, err := identify(disk, dom, d, look, volumes)
 	if err == nil && disk.Location.LUKSSecret != secret {
 		return fmt.Sprintf("not a volume: its domain opens it %s, and the registry has volume %s, which it is, as one that is opened %s; change the definition, or, if that is right, forget the volume (`%s`) and the instance, and adopt this again",
-			openedWith(secret), disk.VolumeName, openedWith(disk.Location.LUKSSecret), api.ShellLine("volferryctl", "volume", "forget", disk.VolumeName)), nil
+			openedWith(secret), disk.VolumeName, openedWith(disk.Location.LUKSSecret), shell.Line("volferryctl", "volume", "forget", disk.VolumeName)), nil
 	}
 	if err == nil && !known && !force && a.Adoptable != nil {
 		err = a.Adoptable(ctx, disk.Location.Path, fmt.Sprintf("cannot adopt domain %s with its disk %s", dom.Name, d.Target))

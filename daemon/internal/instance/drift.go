@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Drift is the difference between an instance's domain and the registry's record.
@@ -36,7 +37,7 @@ func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 		return Drift{}
 	case dom == nil:
 		return Drift{Gone: true, Note: printable(fmt.Sprintf(
-			"its domain is gone from this host: somebody has undefined it, or moved it to another one. Where its guest runs on no other host, define it again (virsh define), or `%s` if it is not to come back", api.ShellLine("volferryctl", "instance", "forget", inst.Name)))}
+			"its domain is gone from this host: somebody has undefined it, or moved it to another one. Where its guest runs on no other host, define it again (virsh define), or `%s` if it is not to come back", shell.Line("volferryctl", "instance", "forget", inst.Name)))}
 	}
 	if err := request.AtHome("nothing is done here", dom); err != nil {
 		return Drift{Elsewhere: true, Note: printable(err.Error())}
@@ -52,12 +53,12 @@ func Remark(text string) Drift { return Drift{Note: printable(text)} }
 // another UUID, as after `virsh define` without a UUID.
 func UnderAnotherID(inst api.Instance, dom *hv.Domain) string {
 	return printable(fmt.Sprintf("a domain of its name is defined, with UUID %s and not %s: to libvirt and to Volferry it is another domain, which nothing here guards or moves. If it is the same guest, give it its UUID back: shut it down, `%s`, put <uuid>%s</uuid> into what that prints, `%s`, and `virsh define` the file",
-		dom.ID, inst.ID, api.ShellLine("virsh", "dumpxml", "--inactive", "--", dom.Name), inst.ID, api.ShellLine("virsh", "undefine", "--keep-nvram", "--", dom.Name)))
+		dom.ID, inst.ID, shell.Line("virsh", "dumpxml", "--inactive", "--", dom.Name), inst.ID, shell.Line("virsh", "undefine", "--keep-nvram", "--", dom.Name)))
 }
 
 // Unreadable returns the note about an unreadable domain.
 func Unreadable(dom hv.UnreadableDomain) string {
-	return printable(fmt.Sprintf("libvirt cannot tell what its domain is like: %v; until it can (`%s`), nothing is begun on this host that another domain may be in the way of", dom.Err, api.ShellLine("virsh", "dumpxml", "--", dom.Name)))
+	return printable(fmt.Sprintf("libvirt cannot tell what its domain is like: %v; until it can (`%s`), nothing is begun on this host that another domain may be in the way of", dom.Err, shell.Line("virsh", "dumpxml", "--", dom.Name)))
 }
 
 func noRootIn(inst api.Instance, dom *hv.Domain) bool {

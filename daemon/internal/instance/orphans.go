@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/instance/memory"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Saved returns the journal's records of a move with all guests paused: an entry for each domain
@@ -68,7 +69,7 @@ func OrphanedSave(inst api.Instance, guards []guard.Guard) string {
 			continue
 		}
 		return fmt.Sprintf("it was saved for migration %s, which does not have it by the registry's word: the registry was restored from a backup, or the move ended without it; "+
-			"`%s` at the registry wakes it, with its volume where the registry has it, if all guests of the volume can be", id, api.ShellLine("volferryctl", "migration", "cancel", id))
+			"`%s` at the registry wakes it, with its volume where the registry has it, if all guests of the volume can be", id, shell.Line("volferryctl", "migration", "cancel", id))
 	}
 	return ""
 }

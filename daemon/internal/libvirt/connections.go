@@ -5,7 +5,7 @@ package libvirt
 import (
 	"context"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 type yanked struct {
@@ -17,7 +17,7 @@ type yanked struct {
 // (docs/interop/qemu-qmp-ref: yank).
 func (c *Conn) EndConnections(ctx context.Context, id, address string) error {
 	nodes, err := c.blockNodes(ctx, id)
-	if err != nil || !api.IsNBD(address) {
+	if err != nil || !medium.IsNBD(address) {
 		return err
 	}
 	names, _ := nodesAt(nodes, address, c.clusters)

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 	"github.com/volferry/volferry/daemon/internal/rbd"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // graphNode is a node of QEMU's block graph (query-named-block-nodes).
@@ -114,11 +114,11 @@ func (n *graphNode) address(clusters rbd.Clusters) string {
 
 func (n *graphNode) export() string {
 	// QEMU writes no name for the default export of a server.
-	file := strings.Replace(n.File, "nbd+unix://?", api.NBDScheme+"?", 1)
-	if server, is := strings.CutPrefix(file, api.NBDTCPScheme); is && !strings.Contains(server, "/") {
+	file := strings.Replace(n.File, "nbd+unix://?", medium.NBDScheme+"?", 1)
+	if server, is := strings.CutPrefix(file, medium.NBDTCPScheme); is && !strings.Contains(server, "/") {
 		file += "/"
 	}
-	export, err := api.ParseNBD(file)
+	export, err := medium.ParseNBD(file)
 	if err != nil {
 		return ""
 	}
@@ -138,7 +138,7 @@ func exportIn(options []byte) string {
 	if json.Unmarshal(options, &named) != nil || named.Driver != driverNBD {
 		return ""
 	}
-	export := api.NBDExport{Name: named.Export, Socket: named.Socket}
+	export := medium.NBDExport{Name: named.Export, Socket: named.Socket}
 	if named.Socket == "" {
 		export.Server = net.JoinHostPort(named.Host, named.Port)
 	}
@@ -159,7 +159,7 @@ func (n *graphNode) image(clusters rbd.Clusters) string {
 	if !is || json.Unmarshal([]byte(options), &named) != nil || named["driver"] != driverRBD || named["snapshot"] != nil || named["namespace"] != nil {
 		return ""
 	}
-	image := api.RBDImage{}
+	image := medium.RBDImage{}
 	image.Pool, _ = named["pool"].(string)
 	image.Name, _ = named["image"].(string)
 	for i := 0; ; i++ {

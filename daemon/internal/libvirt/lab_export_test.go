@@ -9,7 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -35,6 +35,6 @@ func exportXML(img hv.Image) (string, error) {
 	if img.SliceBytes != 0 {
 		slices = fmt.Sprintf("<slices><slice type='storage' offset='0' size='%d'/></slices>", img.SliceBytes)
 	}
-	e, err := api.ParseNBD(img.Path)
+	e, err := medium.ParseNBD(img.Path)
 	return fmt.Sprintf("<source protocol='nbd' name='%s'><host transport='unix' socket='%s'/>%s</source>", e.Name, e.Socket, slices), err
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/libvirt"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/internal/retry"
 	"github.com/volferry/volferry/test/lab"
 )
@@ -436,7 +436,7 @@ func blockdev(chain []hv.Image) map[string]any {
 		"driver": chain[0].Format,
 		"file":   map[string]any{"driver": driver, "filename": chain[0].Path},
 	}
-	if e, err := api.ParseNBD(chain[0].Path); err == nil {
+	if e, err := medium.ParseNBD(chain[0].Path); err == nil {
 		node["file"] = map[string]any{"driver": "nbd", "export": e.Name, "server": map[string]any{"type": "unix", "path": e.Socket}}
 	}
 	if size := chain[0].SliceBytes; size != 0 {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/process"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // OpenFiles lists the process's open files on the images at these paths. For files and devices it
@@ -30,7 +30,7 @@ func (c *Conn) openFiles(ctx context.Context, id string, paths []string) ([]hv.O
 	var addresses, local []string
 	var wanted []process.Image
 	for _, path := range paths {
-		if api.IsNetwork(path) {
+		if medium.IsNetwork(path) {
 			addresses = append(addresses, path)
 			continue
 		}

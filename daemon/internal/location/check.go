@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // maxPathBytes is Linux's PATH_MAX without its terminating zero.
@@ -21,7 +22,7 @@ func (r Rules) CheckPath(ctx context.Context, path string) error {
 	bad := func(why string) error {
 		return api.Errorf(api.CodeInvalidArgument, "path %.120q %s", path, why)
 	}
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return r.CheckPlace(ctx, path)
 	}
 	switch {
@@ -52,7 +53,7 @@ func (r Rules) checkPlaced(ctx context.Context, path string) error {
 }
 
 func (r Rules) checkNotOwn(path string) error {
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return nil
 	}
 	real, err := resolve(path)

@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // socket makes a socket, and a link to it.
@@ -49,7 +50,7 @@ func TestAnRBDImageHasToBeOfAListedCluster(t *testing.T) {
 func TestAnExportIsTheSameBySocketAndName(t *testing.T) {
 	path, link := socket(t)
 	other, _ := socket(t)
-	uri := func(name, socket string) string { return api.NBDExport{Name: name, Socket: socket}.URI() }
+	uri := func(name, socket string) string { return medium.NBDExport{Name: name, Socket: socket}.URI() }
 	for _, c := range []struct {
 		a, b string
 		same bool
@@ -81,7 +82,7 @@ func TestAnExportIsTheSameBySocketAndName(t *testing.T) {
 
 func TestTheSocketOfAnExportHasToBeInAnAllowedPlace(t *testing.T) {
 	path, link := socket(t)
-	uri := api.NBDExport{Name: "web", Socket: path}.URI()
+	uri := medium.NBDExport{Name: "web", Socket: path}.URI()
 	for allowed, want := range map[string]api.Code{
 		filepath.Dir(path): "", "/srv": api.CodePermissionDenied, "/dev": api.CodePermissionDenied,
 	} {
@@ -94,7 +95,7 @@ func TestTheSocketOfAnExportHasToBeInAnAllowedPlace(t *testing.T) {
 	if err := os.Symlink(link, outside); err != nil {
 		t.Fatal(err)
 	}
-	uri = api.NBDExport{Socket: outside}.URI()
+	uri = medium.NBDExport{Socket: outside}.URI()
 	if err := (location.Rules{AllowedPaths: []string{filepath.Dir(path)}}).CheckPath(t.Context(), uri); api.CodeOf(err) != "" {
 		t.Errorf("a link into an allowed place: %v", err)
 	}
@@ -122,7 +123,7 @@ func TestAServerOverTCPHasToBeListedWithItsPort(t *testing.T) {
 }
 
 func TestTheImageOfAnExportIsOneOfTheNetwork(t *testing.T) {
-	uri := api.NBDExport{Name: "web", Socket: "/run/s"}.URI()
+	uri := medium.NBDExport{Name: "web", Socket: "/run/s"}.URI()
 	l := api.Location{Path: uri, Format: api.FormatRaw, SizeBytes: 1 << 20}
 	want := hv.Image{Type: hv.SourceNetwork, Format: "raw", Path: uri}
 	if got := location.Image(l, false); got != want {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/printable"
 )
 
 // Fingerprint identifies the image at a path (it follows links) among later images at the same
@@ -148,7 +148,7 @@ func IsDevicePrint(fingerprint string) bool { return strings.HasPrefix(fingerpri
 // others on each host that has it. It is empty for a file, and for a device without a printable
 // identity.
 func IdentityIn(fingerprint string) string {
-	if !IsDevicePrint(fingerprint) || numbered.MatchString(fingerprint) || api.Printable(fingerprint) != fingerprint {
+	if !IsDevicePrint(fingerprint) || numbered.MatchString(fingerprint) || printable.Text(fingerprint) != fingerprint {
 		return ""
 	}
 	return strings.TrimPrefix(fingerprint, devicePrefix)

@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/openfile"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Rules decide where images may be when they are opened.
@@ -149,7 +150,7 @@ func (r Rules) CheckOpen(path string) error {
 // RealPath is CheckOpen, and returns the image's path without links, or path if it is absent or
 // its filesystem does not answer.
 func (r Rules) RealPath(path string) (string, error) {
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return path, nil
 	}
 	if _, err := Stat(path); isAbsent(err) || errors.Is(err, ErrNoAnswer) {

@@ -11,13 +11,14 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Image returns the image at a location; block: it is a block device.
 func Image(l api.Location, block bool) hv.Image {
 	img := hv.Image{Type: hv.SourceFile, Format: string(l.Format), Path: l.Path, LUKSSecret: l.LUKSSecret}
 	switch {
-	case api.IsNetwork(l.Path):
+	case medium.IsNetwork(l.Path):
 		img.Type = hv.SourceNetwork
 	case block:
 		img.Type = hv.SourceBlock
@@ -60,10 +61,10 @@ func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 // Directory returns the directory that a process must traverse for the image at path. For an
 // export it is the directory of the server's socket, or else the root.
 func Directory(path string) string {
-	if api.IsRemote(path) {
+	if medium.IsRemote(path) {
 		return "/"
 	}
-	if e, err := api.ParseNBD(path); err == nil {
+	if e, err := medium.ParseNBD(path); err == nil {
 		path = e.Socket
 	}
 	return filepath.Dir(path)

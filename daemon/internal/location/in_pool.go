@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // InPool adds the pool to a location with only a path, if an active pool of this host has the
@@ -36,7 +37,7 @@ func InPoolOnceConnected(ctx context.Context, h PoolVolumes, l api.Location) (ap
 // inPool is InPool. If no pool has the image, may lists its location in each pool that sees it
 // only once connected.
 func inPool(ctx context.Context, h PoolVolumes, l api.Location) (in api.Location, may []api.Location, err error) {
-	if l.Pool != "" || l.Path == "" || api.IsNetwork(l.Path) {
+	if l.Pool != "" || l.Path == "" || medium.IsNetwork(l.Path) {
 		return l, nil, nil
 	}
 	pools, err := h.Pools(ctx)

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Place is the target of a path at one moment: an image, or the name for a new image.
@@ -31,14 +31,14 @@ type Place struct {
 // a path with another text may be the same.
 func PlaceOf(path string) Place {
 	p := Place{path: path}
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		p.network = true
-		if api.IsRemote(path) {
-			p.err, p.export = api.CheckAddress(path), path
+		if medium.IsRemote(path) {
+			p.err, p.export = medium.CheckAddress(path), path
 			return p
 		}
-		var e api.NBDExport
-		if e, p.err = api.ParseNBD(path); p.err != nil {
+		var e medium.NBDExport
+		if e, p.err = medium.ParseNBD(path); p.err != nil {
 			return p
 		}
 		p.export, path = e.Name, e.Socket
@@ -107,7 +107,7 @@ func (p Place) compare(path string) (same bool, other Place, err error) {
 	if path == p.path {
 		return true, other, nil
 	}
-	if p.err != nil && p.network == api.IsNetwork(path) {
+	if p.err != nil && p.network == medium.IsNetwork(path) {
 		return false, other, p.err
 	}
 	other = PlaceOf(path)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Pool returns the pool with this name if it can have volumes now. Errors: not_found,
@@ -24,7 +25,7 @@ func Pool(pools []hv.PoolInfo, name string) (hv.PoolInfo, error) {
 	case !pool.Active && pool.Type == hv.ConnectorPool:
 		return pool, api.Errorf(api.CodeStateForbidden, "pool %s cannot be used now: %s", name, pool.Problem)
 	case !pool.Active:
-		return pool, api.Errorf(api.CodeStateForbidden, "pool %s is not active; start it with `%s`", name, api.ShellLine("virsh", "pool-start", "--", name))
+		return pool, api.Errorf(api.CodeStateForbidden, "pool %s is not active; start it with `%s`", name, shell.Line("virsh", "pool-start", "--", name))
 	case pool.Path == "":
 		return pool, api.Errorf(api.CodeInvalidArgument, "pool %s is of type %s, whose volumes have no path on this host", name, pool.Type)
 	}
@@ -83,7 +84,7 @@ func CheckPool(ctx context.Context, h PoolVolumes, l api.Location, verdict strin
 	found, err := h.LookupVolume(ctx, l.Pool, l.Name)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
-		return api.Errorf(api.CodeNotFound, "%s: pool %s has no %s on this host; `%s` shows what it has", verdict, l.Pool, l.Name, api.ShellLine("virsh", "vol-list", "--", l.Pool))
+		return api.Errorf(api.CodeNotFound, "%s: pool %s has no %s on this host; `%s` shows what it has", verdict, l.Pool, l.Name, shell.Line("virsh", "vol-list", "--", l.Pool))
 	case err != nil:
 		return err
 	}

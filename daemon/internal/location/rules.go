@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Rules define where on this host a volume may be. The zero Rules permit nothing.
@@ -48,7 +49,7 @@ const devices = "/dev"
 // links: a link in an allowed directory is not enough. For a block device the given name counts
 // too, since /dev/vg/lv is a link to /dev/dm-N.
 func (r Rules) CheckPlace(ctx context.Context, path string) error {
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return r.checkAddress(path)
 	}
 	real, err := resolve(path)
@@ -71,10 +72,10 @@ func (r Rules) CheckPlace(ctx context.Context, path string) error {
 // checkAddress refuses an address that the configuration does not permit: a definition could name
 // any server.
 func (r Rules) checkAddress(path string) error {
-	if !api.IsRBD(path) {
+	if !medium.IsRBD(path) {
 		return r.checkExport(path)
 	}
-	image, err := api.ParseRBD(path)
+	image, err := medium.ParseRBD(path)
 	if err == nil {
 		_, err = r.RBD.Find(image)
 	}
@@ -82,7 +83,7 @@ func (r Rules) checkAddress(path string) error {
 }
 
 func (r Rules) checkExport(path string) error {
-	e, err := api.ParseNBD(path)
+	e, err := medium.ParseNBD(path)
 	if err != nil {
 		return err
 	}

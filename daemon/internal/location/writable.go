@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // access is a variable for the tests: a read-only mount needs a mount namespace.
@@ -20,7 +21,7 @@ var access = unix.Access
 // how to name one. Block devices can be written wherever their nodes are. It accepts an absent
 // path.
 func CheckWritable(path string) error {
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return nil // a read-only mount does not prevent connections to a socket
 	}
 	real, err := resolve(path)

@@ -17,6 +17,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Call is a copy, complete or cancel of a started migration. Subject is the src attachment, or the
@@ -129,11 +131,11 @@ func (m *Manager) copyMayBeThere(ctx context.Context, h *history.Migration) erro
 	}
 	notThere := api.Errorf(api.CodeCopyNotVerified,
 		"cannot complete the migration of volume %s: it has not been copied to %s yet; run `%s`, or copy it yourself",
-		s.VolumeName, s.Dst.Path, api.ShellLine("volferryctl", "migration", "copy", s.MigrationID))
+		s.VolumeName, s.Dst.Path, shell.Line("volferryctl", "migration", "copy", s.MigrationID))
 	if h.Find(move.GoalCopy) != nil {
 		return notThere // the built-in copy failed
 	}
-	if s.ExternalCopy || !s.CreateDst || api.IsNetwork(s.Dst.Path) {
+	if s.ExternalCopy || !s.CreateDst || medium.IsNetwork(s.Dst.Path) {
 		return nil
 	}
 	info, err := m.ports.Images.Inspect(ctx, s.Dst)
@@ -199,7 +201,7 @@ func notTakenBack(id, stopped string, err error) error {
 	}
 	said := *refused
 	said.Message = fmt.Sprintf("%s; the %s was stopped for this cancel, and nothing was taken back yet: the migration stands as it is, also when that is mended, until you cancel again: `%s`",
-		strings.TrimSuffix(said.Message, "; nothing was changed"), stopped, api.ShellLine("volferryctl", "migration", "cancel", id))
+		strings.TrimSuffix(said.Message, "; nothing was changed"), stopped, shell.Line("volferryctl", "migration", "cancel", id))
 	return &said
 }
 
@@ -345,7 +347,7 @@ func notCalledByHand(h *history.Migration, what move.Goal, state api.MigrationSt
 		return wrongState(h, string(what), state)
 	}
 	return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s by hand: it is a mirror, which goes on to its end by itself (it is %s); `%s` ends it",
-		what, h.Spec.VolumeName, state, api.ShellLine("volferryctl", "migration", "cancel", h.Spec.MigrationID)).With("state", state)
+		what, h.Spec.VolumeName, state, shell.Line("volferryctl", "migration", "cancel", h.Spec.MigrationID)).With("state", state)
 }
 
 func serving(h *history.Migration, what move.Goal) *history.Op {
@@ -370,7 +372,7 @@ func wrongState(h *history.Migration, verb string, state api.MigrationState) *ap
 			cure = h.Again(goal)
 		}
 		return api.Errorf(api.CodeNeedsOperator, "cannot %s the migration of volume %s, which waits for you in the middle of its %s: %s; once you have seen that (`%s`), this goes on with it: `%s`",
-			verb, h.Spec.VolumeName, goal, why, api.ShellLine("volferryctl", "volume", "which", h.Spec.VolumeName), strings.Join(strings.Split(cure, api.CureSeparator), "`, `")).With(api.DetailCure, cure)
+			verb, h.Spec.VolumeName, goal, why, shell.Line("volferryctl", "volume", "which", h.Spec.VolumeName), strings.Join(strings.Split(cure, api.CureSeparator), "`, `")).With(api.DetailCure, cure)
 	}
 	return api.Errorf(api.CodeNoMigration, "cannot %s the migration of volume %s: it is %s", verb, h.Spec.VolumeName, state).
 		With("migration_id", h.Spec.MigrationID).With("state", state)

@@ -24,6 +24,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // ofClones runs a test on worlds with a linked clone. Its base image must not change.
@@ -200,7 +201,7 @@ func TestAGuestThatOutrunsTheCopyOfItsCloneIsSlowedDownAndNotPaused(t *testing.T
 			t.Errorf("the guest's writes are limited to %d, want %d", n, blockjob.ThrottleBytesPerSecond)
 		}
 		d.stillRunning()
-		if words := d.get(mig.ID).Pacing; !strings.Contains(words, "may write "+api.Bytes(blockjob.ThrottleBytesPerSecond)+" per second") {
+		if words := d.get(mig.ID).Pacing; !strings.Contains(words, "may write "+humanize.Bytes(blockjob.ThrottleBytesPerSecond)+" per second") {
 			t.Errorf("of the guest that is slowed it says %q", words)
 		}
 		d.wantPacing(mig.ID, move.PacingKind{Doing: "throttles_guest"})
@@ -283,7 +284,7 @@ func TestACloneWithSmallClustersNeedsRoomForTheLargerOnesOfItsCopy(t *testing.T)
 		d.world.Images.SmallClusterBytes = image.ClusterBytes / 4
 		d.world.Images.Free.Store(4*has - 1)
 		_, err = d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPath: filepath.Join(t.TempDir(), "clone.qcow2"), KeepBase: true}})
-		if api.CodeOf(err) != api.CodeNoSpace || !strings.Contains(err.Error(), api.ExactBytes(4*has)) {
+		if api.CodeOf(err) != api.CodeNoSpace || !strings.Contains(err.Error(), humanize.ExactBytes(4*has)) {
 			t.Errorf("got %v, want %s for %d bytes", err, api.CodeNoSpace, 4*has)
 		}
 	})

@@ -26,6 +26,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // The volume and the instance of a world.
@@ -231,7 +232,7 @@ func (d *daemon) moved(mig api.Migration) {
 	img := rawImage(mig.Dst.Path)
 	img.Format = string(mig.Dst.Format)
 	switch {
-	case api.IsNetwork(img.Path):
+	case medium.IsNetwork(img.Path):
 		img.Type = hv.SourceNetwork
 	case d.world.Images.Devices[img.Path], strings.HasPrefix(img.Path, "/dev/"):
 		img.Type = hv.SourceBlock

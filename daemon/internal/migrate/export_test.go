@@ -18,6 +18,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/monitor"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // offline makes worlds with a disk that can have no overlay.
@@ -154,7 +155,7 @@ func TestAGuestThatAMoveHasAskedByItsMonitorIsNamedForAsLongAsItsProcessLives(t 
 		inBubbleOn(t, world, hv.StateRunning, func(t *testing.T, d *daemon) {
 			want := 1
 			bitmaps := d.world.Registry.CurrentVolume().Location.Format == api.FormatQcow2
-			if d.world.Src.Type != hv.SourceNetwork && !api.IsNetwork(d.world.To.ToPath) && !bitmaps {
+			if d.world.Src.Type != hv.SourceNetwork && !medium.IsNetwork(d.world.To.ToPath) && !bitmaps {
 				want = 0
 			}
 			id := d.migrate()

@@ -9,6 +9,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Plan makes the checks of Start and returns the plan of `volume migrate`, or its refusal. It
@@ -44,7 +45,7 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 			plan.DstLeftBy = h.Spec.MigrationID
 		}
 	}
-	if (s.CreateDst && !s.ConnectDst || !s.DstBlock) && !api.IsNetwork(s.Dst.Path) { // these have an unknown free space
+	if (s.CreateDst && !s.ConnectDst || !s.DstBlock) && !medium.IsNetwork(s.Dst.Path) { // these have an unknown free space
 		needed := m.Preflight.NeededBytes(s, !s.DstBlock)
 		free, err := m.Preflight.DestinationFreeBytes(ctx, s)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // StartRequest is a request for a migration. With Composite (`volume migrate`) it continues to the
@@ -83,12 +84,12 @@ func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
 	for i := range open {
 		if open[i].VolumeID == vol.ID {
 			return api.Errorf(api.CodeMigrationActive, "volume %s has migration %s in progress (%s); see `%s`",
-				vol.Name, open[i].ID, open[i].State, api.ShellLine("volferryctl", "migration", "show", open[i].ID)).With("migration_id", open[i].ID)
+				vol.Name, open[i].ID, open[i].State, shell.Line("volferryctl", "migration", "show", open[i].ID)).With("migration_id", open[i].ID)
 		}
 	}
 	if vol.MigrationID != "" {
 		return api.Errorf(api.CodeMigrationActive, "volume %s has migration %s in progress; see `%s`",
-			vol.Name, vol.MigrationID, api.ShellLine("volferryctl", "migration", "show", vol.MigrationID)).With("migration_id", vol.MigrationID)
+			vol.Name, vol.MigrationID, shell.Line("volferryctl", "migration", "show", vol.MigrationID)).With("migration_id", vol.MigrationID)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // openTimeout is how long a server may take to open an export. A server for a single client keeps
@@ -32,7 +32,7 @@ var ErrNoAnswer = errors.New("the server does not answer; it has to take several
 // Dial connects to a server at HOST:PORT.
 type Dial func(ctx context.Context, address string) (net.Conn, error)
 
-func connect(ctx context.Context, dial Dial, address api.NBDExport) (net.Conn, error) {
+func connect(ctx context.Context, dial Dial, address medium.NBDExport) (net.Conn, error) {
 	var here net.Dialer
 	switch {
 	case address.Server == "":
@@ -46,7 +46,7 @@ func connect(ctx context.Context, dial Dial, address api.NBDExport) (net.Conn, e
 // Open opens the export at an address. The export is lost when the server sends nothing for
 // StallTimeout, or ctx ends. dial connects to servers over TCP; nil is for a process with a
 // network.
-func Open(ctx context.Context, dial Dial, address api.NBDExport) (*Export, error) {
+func Open(ctx context.Context, dial Dial, address medium.NBDExport) (*Export, error) {
 	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, ErrNoAnswer)
 	defer cancel()
 	fail := func(err error) (*Export, error) {

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/nbd"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -46,7 +46,7 @@ func serve(t *testing.T, content []byte) *lab.Export {
 
 func open(t *testing.T, socket, name string) *nbd.Export {
 	t.Helper()
-	e, err := nbd.Open(t.Context(), nil, api.NBDExport{Socket: socket, Name: name})
+	e, err := nbd.Open(t.Context(), nil, medium.NBDExport{Socket: socket, Name: name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,14 +229,14 @@ func TestACallOnAConnectionThatIsLostFailsAndSaysSo(t *testing.T) {
 	if err := e.Flush(); !errors.Is(err, unix.ENOLINK) {
 		t.Errorf("flush: %v, want ENOLINK: what was written may be lost", err)
 	}
-	if _, err := nbd.Open(t.Context(), nil, api.NBDExport{Socket: server.Socket, Name: "web"}); err == nil {
+	if _, err := nbd.Open(t.Context(), nil, medium.NBDExport{Socket: server.Socket, Name: "web"}); err == nil {
 		t.Error("an export of no server was opened")
 	}
 }
 
 func TestAnExportThatThereIsNotIsRefusedByTheServer(t *testing.T) {
 	server := serve(t, make([]byte, miB))
-	if _, err := nbd.Open(t.Context(), nil, api.NBDExport{Socket: server.Socket, Name: "other"}); err == nil || !strings.Contains(err.Error(), "refuses") {
+	if _, err := nbd.Open(t.Context(), nil, medium.NBDExport{Socket: server.Socket, Name: "other"}); err == nil || !strings.Contains(err.Error(), "refuses") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -341,7 +341,7 @@ func TestARequestBeyondTheEndIsNotSent(t *testing.T) {
 func TestARequestThatIsNeverAnsweredEndsWithTheContext(t *testing.T) {
 	s := &server{sizeBytes: miB, raw: func([]byte) []byte { return nil }}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	silent, err := nbd.Open(ctx, nil, api.NBDExport{Socket: s.listen(t), Name: "e"})
+	silent, err := nbd.Open(ctx, nil, medium.NBDExport{Socket: s.listen(t), Name: "e"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +360,7 @@ func TestAServerOverTCPIsConnectedToByTheCallersDialAlone(t *testing.T) {
 		asked = append(asked, address)
 		return new(net.Dialer).DialContext(ctx, "unix", server.Socket) // plays a connection from another process
 	}
-	e, err := nbd.Open(t.Context(), dial, api.NBDExport{Name: "web", Server: "nbd.example:10809"})
+	e, err := nbd.Open(t.Context(), dial, medium.NBDExport{Name: "web", Server: "nbd.example:10809"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +369,7 @@ func TestAServerOverTCPIsConnectedToByTheCallersDialAlone(t *testing.T) {
 	}
 	refused := errors.New("refused")
 	dial = func(context.Context, string) (net.Conn, error) { return nil, refused }
-	if _, err := nbd.Open(t.Context(), dial, api.NBDExport{Server: "nbd.example:10809"}); !errors.Is(err, refused) {
+	if _, err := nbd.Open(t.Context(), dial, medium.NBDExport{Server: "nbd.example:10809"}); !errors.Is(err, refused) {
 		t.Errorf("got %v", err)
 	}
 }

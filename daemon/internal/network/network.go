@@ -15,7 +15,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/nbd"
 	"github.com/volferry/volferry/daemon/internal/rbd"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Access is this host's access to images at addresses. The zero Access is for a process with a
@@ -32,13 +32,13 @@ var errNoClusters = errors.New("this host has no Ceph clusters")
 // Open opens the image at an address, until ctx ends at the latest. An open for reading excludes no
 // other client, and changes nothing.
 func (a Access) Open(ctx context.Context, path string, writable bool) (*nbd.Export, error) {
-	if api.IsRBD(path) {
+	if medium.IsRBD(path) {
 		if a.RBD == nil {
 			return nil, errNoClusters
 		}
 		return a.RBD.Open(ctx, path, writable)
 	}
-	address, err := api.ParseNBD(path)
+	address, err := medium.ParseNBD(path)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (a Access) SizeBytes(ctx context.Context, path string) (int64, error) {
 // id. It refuses an RBD image if the cluster does not have all of its data. For an RBD image the
 // error wraps unix.ENOENT if the cluster reports that there is none.
 func (a Access) Look(ctx context.Context, path string) (sizeBytes int64, id string, err error) {
-	if api.IsRBD(path) {
+	if medium.IsRBD(path) {
 		info, image, err := a.look(ctx, path)
 		if err == nil {
 			err = info.Whole(image)
@@ -76,7 +76,7 @@ const answerTimeout = 20 * time.Second
 // answerTimeout, or until the deadline of ctx. Any answer counts, even a refusal; an unreachable
 // machine does not answer.
 func (a Access) Answers(ctx context.Context, path string) error {
-	if !api.IsNBD(path) {
+	if !medium.IsNBD(path) {
 		return nil
 	}
 	err := a.touch(ctx, path)
@@ -102,7 +102,7 @@ func (a Access) touch(ctx context.Context, path string) error {
 // Fingerprint identifies an RBD image among later ones at the same address. For an export it is
 // the address: the protocol has no identity.
 func (a Access) Fingerprint(ctx context.Context, path string) (string, error) {
-	if !api.IsRBD(path) {
+	if !medium.IsRBD(path) {
 		return "export " + path, nil
 	}
 	info, _, err := a.look(ctx, path)
@@ -188,7 +188,7 @@ func (a Access) change(ctx context.Context, path, fingerprint string, change rbd
 // Holders describes who has the image at an address open, besides the clients that ours counts, or
 // "": an NBD server does not report its other clients.
 func (a Access) Holders(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
-	if !api.IsRBD(path) {
+	if !medium.IsRBD(path) {
 		return "", nil
 	}
 	if a.RBD == nil {
@@ -200,7 +200,7 @@ func (a Access) Holders(ctx context.Context, path string, ours func(context.Cont
 // Fence refuses an RBD image if nothing stops the unfinished writes of a killed client. For an
 // export this is unknown.
 func (a Access) Fence(ctx context.Context, path string) error {
-	if !api.IsRBD(path) {
+	if !medium.IsRBD(path) {
 		return nil
 	}
 	info, image, err := a.look(ctx, path)
@@ -210,11 +210,11 @@ func (a Access) Fence(ctx context.Context, path string) error {
 	return info.Fence(image)
 }
 
-func (a Access) look(ctx context.Context, path string) (info rbd.Info, image api.RBDImage, err error) {
+func (a Access) look(ctx context.Context, path string) (info rbd.Info, image medium.RBDImage, err error) {
 	if a.RBD == nil {
 		return info, image, errNoClusters
 	}
-	if image, err = api.ParseRBD(path); err == nil {
+	if image, err = medium.ParseRBD(path); err == nil {
 		info, err = a.RBD.Look(ctx, path)
 	}
 	return info, image, err

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Any user may start any number of processes that claim to be a domain, with any number of open
@@ -73,5 +73,5 @@ func (d *descriptors) take(c *Claim, n int) error {
 		}
 	}
 	return fmt.Errorf("the processes that name the UUID of the domain have too many open files to look at, most of them (%d) of user %d; `%s` lists that user's processes: end those that are no guest of libvirt",
-		d.of[most], most, api.ShellLine("pgrep", "-a", "-u", strconv.FormatUint(uint64(most), 10), "qemu"))
+		d.of[most], most, shell.Line("pgrep", "-a", "-u", strconv.FormatUint(uint64(most), 10), "qemu"))
 }

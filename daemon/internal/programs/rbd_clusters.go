@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/daemon/internal/sandbox"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // NetworkAccess returns this host's access to images at addresses. Their secrets are libvirt's.
@@ -40,7 +40,7 @@ func (s storageBeside) Check(ctx context.Context, cluster string, key *os.File) 
 }
 
 // Look implements rbd.Reach.
-func (s storageBeside) Look(ctx context.Context, image api.RBDImage, key *os.File) (info rbd.Info, err error) {
+func (s storageBeside) Look(ctx context.Context, image medium.RBDImage, key *os.File) (info rbd.Info, err error) {
 	text, err := sandbox.LookAtStorage(ctx, s.socket, image.URI(), key)
 	if err == nil {
 		err = json.Unmarshal(text, &info)
@@ -49,7 +49,7 @@ func (s storageBeside) Look(ctx context.Context, image api.RBDImage, key *os.Fil
 }
 
 // Watchers implements rbd.Reach.
-func (s storageBeside) Watchers(ctx context.Context, image api.RBDImage, key *os.File) (addresses []string, err error) {
+func (s storageBeside) Watchers(ctx context.Context, image medium.RBDImage, key *os.File) (addresses []string, err error) {
 	text, err := sandbox.WatchersOfStorage(ctx, s.socket, image.URI(), key)
 	if err == nil {
 		err = json.Unmarshal(text, &addresses)
@@ -58,7 +58,7 @@ func (s storageBeside) Watchers(ctx context.Context, image api.RBDImage, key *os
 }
 
 // Snapshot implements rbd.Reach.
-func (s storageBeside) Snapshot(ctx context.Context, image api.RBDImage, query rbd.SnapshotQuery, key *os.File) (snapshot rbd.Snapshot, err error) {
+func (s storageBeside) Snapshot(ctx context.Context, image medium.RBDImage, query rbd.SnapshotQuery, key *os.File) (snapshot rbd.Snapshot, err error) {
 	text, err := json.Marshal(query)
 	if err == nil {
 		text, err = sandbox.SnapshotOfStorage(ctx, s.socket, image.URI(), text, key)
@@ -70,7 +70,7 @@ func (s storageBeside) Snapshot(ctx context.Context, image api.RBDImage, query r
 }
 
 // Change implements rbd.Reach.
-func (s storageBeside) Change(ctx context.Context, image api.RBDImage, change rbd.Change, key *os.File) error {
+func (s storageBeside) Change(ctx context.Context, image medium.RBDImage, change rbd.Change, key *os.File) error {
 	text, err := json.Marshal(change)
 	if err != nil {
 		return err
@@ -79,6 +79,6 @@ func (s storageBeside) Change(ctx context.Context, image api.RBDImage, change rb
 }
 
 // Dial implements rbd.Reach.
-func (s storageBeside) Dial(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (net.Conn, error) {
+func (s storageBeside) Dial(ctx context.Context, image medium.RBDImage, writable bool, key *os.File) (net.Conn, error) {
 	return sandbox.OpenStorage(ctx, s.socket, image.URI(), writable, key)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/config"
 	"github.com/volferry/volferry/daemon/internal/rbd"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // StorageHost is the access of `volferryd storage`: the clusters of the present configuration. An
@@ -45,14 +45,14 @@ func (s StorageHost) Snapshot(ctx context.Context, address string, text []byte, 
 	if err := json.Unmarshal(text, &query); err != nil {
 		return nil, fmt.Errorf("read what is asked of a snapshot: %w", err)
 	}
-	return answerOf(ctx, address, key, func(ctx context.Context, image api.RBDImage, key *os.File) (rbd.Snapshot, error) {
+	return answerOf(ctx, address, key, func(ctx context.Context, image medium.RBDImage, key *os.File) (rbd.Snapshot, error) {
 		return s.Host.Snapshot(ctx, image, query, key)
 	})
 }
 
 // Change implements sandbox.StorageReach.
 func (s StorageHost) Change(ctx context.Context, address string, text []byte, key *os.File) error {
-	image, err := api.ParseRBD(address)
+	image, err := medium.ParseRBD(address)
 	if err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func (s StorageHost) Change(ctx context.Context, address string, text []byte, ke
 	return s.Host.Change(ctx, image, change, key)
 }
 
-func answerOf[T any](ctx context.Context, address string, key *os.File, ask func(context.Context, api.RBDImage, *os.File) (T, error)) ([]byte, error) {
-	image, err := api.ParseRBD(address)
+func answerOf[T any](ctx context.Context, address string, key *os.File, ask func(context.Context, medium.RBDImage, *os.File) (T, error)) ([]byte, error) {
+	image, err := medium.ParseRBD(address)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func answerOf[T any](ctx context.Context, address string, key *os.File, ask func
 
 // Open implements sandbox.StorageReach.
 func (s StorageHost) Open(ctx context.Context, address string, writable bool, key *os.File) (*os.File, func() error, error) {
-	image, err := api.ParseRBD(address)
+	image, err := medium.ParseRBD(address)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // ChainError reports that an image has another backing image than the stored one: its header was
@@ -150,7 +150,7 @@ func unnamedFormat(path, backing string) *ImageError {
 }
 
 func rebaseLine(backing, image string) string {
-	return api.ShellLine("qemu-img", "rebase", "-u", "-f", "qcow2", "-b", backing, "-F", "FORMAT", "--", image)
+	return shell.Line("qemu-img", "rebase", "-u", "-f", "qcow2", "-b", backing, "-F", "FORMAT", "--", image)
 }
 
 // backingPath returns the path of a backing file that is a file or device of this host, as QEMU

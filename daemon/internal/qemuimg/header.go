@@ -10,7 +10,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Constants of the qcow2 format (docs/interop/qcow2.txt of QEMU).
@@ -69,7 +69,7 @@ type Header struct {
 
 func (h *Header) whole(path string) error {
 	if h.Snapshots > 0 {
-		return &ImageError{path, fmt.Sprintf("has %d internal snapshots, which a copy would lose; while no guest has it, `%s` lists them and `%s` deletes one", h.Snapshots, api.ShellLine("qemu-img", "snapshot", "-l", "--", path), api.ShellLine("qemu-img", "snapshot", "-d", "NAME", "--", path))}
+		return &ImageError{path, fmt.Sprintf("has %d internal snapshots, which a copy would lose; while no guest has it, `%s` lists them and `%s` deletes one", h.Snapshots, shell.Line("qemu-img", "snapshot", "-l", "--", path), shell.Line("qemu-img", "snapshot", "-d", "NAME", "--", path))}
 	}
 	return nil
 }

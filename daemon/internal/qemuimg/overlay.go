@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // CreateOverlay makes an empty qcow2 overlay of exactly sizeBytes at path. backing is not opened
@@ -63,16 +63,16 @@ func overlayAt(path string, backing Image) Image {
 // validateBacking refuses a backing image that no header may name. An image at an address must be
 // raw.
 func validateBacking(backing Image) error {
-	if backing.LUKS && (api.IsNetwork(backing.Path) || backing.Format != FormatRaw) {
+	if backing.LUKS && (medium.IsNetwork(backing.Path) || backing.Format != FormatRaw) {
 		return &ImageError{backing.Path, "only a raw file or device can be a LUKS container"}
 	}
-	if !api.IsNetwork(backing.Path) {
+	if !medium.IsNetwork(backing.Path) {
 		return backing.validate()
 	}
 	if backing.Format != FormatRaw {
 		return &ImageError{backing.Path, "what is at an address can only be raw"}
 	}
-	return api.CheckAddress(backing.Path)
+	return medium.CheckAddress(backing.Path)
 }
 
 // CheckOverlay reads the header of the overlay at path, and reports whether the overlay is empty:

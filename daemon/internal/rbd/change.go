@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // removeTimeout is how long rbd may take to remove an image: without an object map it tries each
@@ -46,7 +46,7 @@ type Change struct {
 }
 
 // Change implements Reach.
-func (h *Host) Change(ctx context.Context, image api.RBDImage, change Change, key *os.File) error {
+func (h *Host) Change(ctx context.Context, image medium.RBDImage, change Change, key *os.File) error {
 	c, err := h.cluster(ctx, image, key)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (h *Host) Change(ctx context.Context, image api.RBDImage, change Change, ke
 	return errors.New("there is nothing to change")
 }
 
-func (c Cluster) rename(ctx context.Context, image api.RBDImage, change Change, key *os.File) error {
+func (c Cluster) rename(ctx context.Context, image medium.RBDImage, change Change, key *os.File) error {
 	to := image
 	to.Name = change.RenameTo
 	if err := to.Check(); err != nil {
@@ -82,7 +82,7 @@ func (c Cluster) rename(ctx context.Context, image api.RBDImage, change Change, 
 	return c.change(ctx, key, toolTimeout, "rename", image.Spec(), to.Spec())
 }
 
-func (c Cluster) remove(ctx context.Context, image api.RBDImage, id string, key *os.File) error {
+func (c Cluster) remove(ctx context.Context, image medium.RBDImage, id string, key *os.File) error {
 	err := c.is(ctx, image, id, key)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -97,7 +97,7 @@ func (c Cluster) remove(ctx context.Context, image api.RBDImage, id string, key 
 // guest's QEMU has after a write, makes the snapshot and keeps its lock. makeSnapshot waits
 // toolTimeout for a client that does not answer, and not the 30 s after which Ceph takes it for
 // dead: then rbd would break the lock, and the client would lose all access to the cluster.
-func (c Cluster) makeSnapshot(ctx context.Context, image api.RBDImage, change Change, key *os.File) error {
+func (c Cluster) makeSnapshot(ctx context.Context, image medium.RBDImage, change Change, key *os.File) error {
 	if err := checkSnapshotName(change.Snapshot); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (c Cluster) makeSnapshot(ctx context.Context, image api.RBDImage, change Ch
 	return c.change(ctx, key, toolTimeout, "snap", "create", "--no-progress", image.Spec()+"@"+change.Snapshot)
 }
 
-func (c Cluster) removeSnapshot(ctx context.Context, image api.RBDImage, change Change, key *os.File) error {
+func (c Cluster) removeSnapshot(ctx context.Context, image medium.RBDImage, change Change, key *os.File) error {
 	if err := checkSnapshotName(change.RemoveSnapshot); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (c Cluster) removeSnapshot(ctx context.Context, image api.RBDImage, change 
 	return c.change(ctx, key, toolTimeout, "snap", "rm", "--no-progress", image.Spec()+"@"+change.RemoveSnapshot)
 }
 
-func (c Cluster) is(ctx context.Context, image api.RBDImage, id string, key *os.File) error {
+func (c Cluster) is(ctx context.Context, image medium.RBDImage, id string, key *os.File) error {
 	info, err := c.look(ctx, image, key)
 	if err == nil && info.ID != id {
 		err = fmt.Errorf("%s is another image by now: its id is %s, and was %s", image.Spec(), info.ID, id)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/child"
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Check returns an error for a problem with the access to a cluster: its tools, its monitors, its
@@ -21,7 +21,7 @@ func (h *Host) Check(ctx context.Context, id string, key *os.File) error {
 	if err != nil {
 		return err
 	}
-	c, err := all.Find(api.RBDImage{Cluster: id})
+	c, err := all.Find(medium.RBDImage{Cluster: id})
 	if err != nil {
 		return err
 	}

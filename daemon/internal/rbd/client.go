@@ -16,7 +16,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/nbd"
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Reach makes the calls that need a network: in this process (Host) or in another one.
@@ -25,20 +25,20 @@ type Reach interface {
 	Check(ctx context.Context, cluster string, key *os.File) error
 	// Look describes an image. The error wraps unix.ENOENT if the cluster reports that there is
 	// none.
-	Look(ctx context.Context, image api.RBDImage, key *os.File) (Info, error)
+	Look(ctx context.Context, image medium.RBDImage, key *os.File) (Info, error)
 	// Watchers returns the addresses of the clients that have an image open. Errors are as in Look.
-	Watchers(ctx context.Context, image api.RBDImage, key *os.File) ([]string, error)
+	Watchers(ctx context.Context, image medium.RBDImage, key *os.File) ([]string, error)
 	// Snapshot describes a snapshot of an image. Errors are as in Look.
-	Snapshot(ctx context.Context, image api.RBDImage, query SnapshotQuery, key *os.File) (Snapshot, error)
+	Snapshot(ctx context.Context, image medium.RBDImage, query SnapshotQuery, key *os.File) (Snapshot, error)
 	// Change changes an image.
-	Change(ctx context.Context, image api.RBDImage, change Change, key *os.File) error
+	Change(ctx context.Context, image medium.RBDImage, change Change, key *os.File) error
 	// Dial serves an image by NBD, and returns a connection to its server, which ends with the
 	// connection.
-	Dial(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (net.Conn, error)
+	Dial(ctx context.Context, image medium.RBDImage, writable bool, key *os.File) (net.Conn, error)
 }
 
 // Dial implements Reach.
-func (h *Host) Dial(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (net.Conn, error) {
+func (h *Host) Dial(ctx context.Context, image medium.RBDImage, writable bool, key *os.File) (net.Conn, error) {
 	return h.Serve(ctx, image, writable, key)
 }
 
@@ -50,15 +50,15 @@ type Client struct {
 	Reach  Reach
 }
 
-func (c *Client) with(ctx context.Context, path string, do func(image api.RBDImage, key *os.File) error) error {
-	image, err := api.ParseRBD(path)
+func (c *Client) with(ctx context.Context, path string, do func(image medium.RBDImage, key *os.File) error) error {
+	image, err := medium.ParseRBD(path)
 	if err != nil {
 		return err
 	}
 	return c.withKey(ctx, image, func(key *os.File) error { return do(image, key) })
 }
 
-func (c *Client) withKey(ctx context.Context, image api.RBDImage, do func(key *os.File) error) error {
+func (c *Client) withKey(ctx context.Context, image medium.RBDImage, do func(key *os.File) error) error {
 	cluster, err := c.Clusters.Find(image)
 	if err != nil {
 		return err
@@ -77,12 +77,12 @@ func (c *Client) withKey(ctx context.Context, image api.RBDImage, do func(key *o
 
 // Check returns an error for a problem with the access to a cluster.
 func (c *Client) Check(ctx context.Context, cluster string) error {
-	return c.withKey(ctx, api.RBDImage{Cluster: cluster}, func(key *os.File) error { return c.Reach.Check(ctx, cluster, key) })
+	return c.withKey(ctx, medium.RBDImage{Cluster: cluster}, func(key *os.File) error { return c.Reach.Check(ctx, cluster, key) })
 }
 
 // Look describes the image at an address. Errors are as in Reach.
 func (c *Client) Look(ctx context.Context, path string) (info Info, err error) {
-	err = c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
+	err = c.with(ctx, path, func(image medium.RBDImage, key *os.File) error {
 		info, err = c.Reach.Look(ctx, image, key)
 		return err
 	})
@@ -91,7 +91,7 @@ func (c *Client) Look(ctx context.Context, path string) (info Info, err error) {
 
 // Snapshot describes a snapshot of the image at an address. Errors are as in Look.
 func (c *Client) Snapshot(ctx context.Context, path string, query SnapshotQuery) (s Snapshot, err error) {
-	err = c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
+	err = c.with(ctx, path, func(image medium.RBDImage, key *os.File) error {
 		s, err = c.Reach.Snapshot(ctx, image, query, key)
 		return err
 	})
@@ -100,7 +100,7 @@ func (c *Client) Snapshot(ctx context.Context, path string, query SnapshotQuery)
 
 // Change changes the image at an address.
 func (c *Client) Change(ctx context.Context, path string, change Change) error {
-	return c.with(ctx, path, func(image api.RBDImage, key *os.File) error { return c.Reach.Change(ctx, image, change, key) })
+	return c.with(ctx, path, func(image medium.RBDImage, key *os.File) error { return c.Reach.Change(ctx, image, change, key) })
 }
 
 // Make makes an image at an address. The image has a temporary name, which no other client may
@@ -108,7 +108,7 @@ func (c *Client) Change(ctx context.Context, path string, change Change) error {
 // image at the address (the error wraps unix.EEXIST), the new image is removed. An interruption
 // leaves an image with the temporary name, or the image at its address.
 func (c *Client) Make(ctx context.Context, path, temporary string, sizeBytes int64, whole func(id string) error) error {
-	return c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
+	return c.with(ctx, path, func(image medium.RBDImage, key *os.File) error {
 		hidden := image
 		hidden.Name = temporary
 		err := c.Reach.Change(ctx, hidden, Change{CreateBytes: sizeBytes}, key)
@@ -146,7 +146,7 @@ func (c *Client) Remove(ctx context.Context, path, id string) error {
 	case has != "":
 		return fmt.Errorf("remove %s: %s", path, has)
 	}
-	return c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
+	return c.with(ctx, path, func(image medium.RBDImage, key *os.File) error {
 		info, err := c.Reach.Look(ctx, image, key)
 		if err == nil {
 			err = c.Reach.Change(ctx, image, Change{Remove: true, ID: cmp.Or(id, info.ID)}, key)
@@ -160,7 +160,7 @@ func (c *Client) Remove(ctx context.Context, path, id string) error {
 
 // Open opens the image at an address, until ctx ends at the latest.
 func (c *Client) Open(ctx context.Context, path string, writable bool) (export *nbd.Export, err error) {
-	err = c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
+	err = c.with(ctx, path, func(image medium.RBDImage, key *os.File) error {
 		conn, err := c.Reach.Dial(ctx, image, writable, key)
 		if err != nil {
 			return fmt.Errorf("open %s: %w", path, err)
@@ -218,7 +218,7 @@ func (c *Client) holders(ctx context.Context, path string, ours Count) (string, 
 		return "", err
 	}
 	var watchers []string
-	err = c.with(ctx, path, func(image api.RBDImage, key *os.File) (err error) {
+	err = c.with(ctx, path, func(image medium.RBDImage, key *os.File) (err error) {
 		watchers, err = c.Reach.Watchers(ctx, image, key)
 		return err
 	})

@@ -22,6 +22,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 const web = "rbd://" + id + "/rbd/web"
@@ -45,7 +46,7 @@ type fakePool struct {
 	lost   func(rbd.Change) bool
 }
 
-func (f *fakePool) Look(_ context.Context, image api.RBDImage, _ *os.File) (rbd.Info, error) {
+func (f *fakePool) Look(_ context.Context, image medium.RBDImage, _ *os.File) (rbd.Info, error) {
 	info, is := f.images[image.Name]
 	if !is {
 		return info, unix.ENOENT
@@ -53,12 +54,12 @@ func (f *fakePool) Look(_ context.Context, image api.RBDImage, _ *os.File) (rbd.
 	return info, nil
 }
 
-func (f *fakePool) Watchers(ctx context.Context, image api.RBDImage, key *os.File) ([]string, error) {
+func (f *fakePool) Watchers(ctx context.Context, image medium.RBDImage, key *os.File) ([]string, error) {
 	_, err := f.Look(ctx, image, key)
 	return nil, err
 }
 
-func (f *fakePool) Change(_ context.Context, image api.RBDImage, change rbd.Change, _ *os.File) error {
+func (f *fakePool) Change(_ context.Context, image medium.RBDImage, change rbd.Change, _ *os.File) error {
 	info := f.images[image.Name]
 	name := cmp.Or(change.RenameTo, image.Name)
 	if _, is := f.images[name]; is && !change.Remove {
@@ -129,7 +130,7 @@ func TestAnImageIsMadeWithItsIDKnownOrNotAtAll(t *testing.T) {
 	}
 }
 
-func (f *fakeReach) Look(_ context.Context, _ api.RBDImage, key *os.File) (rbd.Info, error) {
+func (f *fakeReach) Look(_ context.Context, _ medium.RBDImage, key *os.File) (rbd.Info, error) {
 	again, err := os.Open("/proc/self/fd/" + fd(key)) // as a program does
 	if err != nil {
 		return rbd.Info{}, err
@@ -139,7 +140,7 @@ func (f *fakeReach) Look(_ context.Context, _ api.RBDImage, key *os.File) (rbd.I
 	return rbd.Info{SizeBytes: 512, ID: "1"}, errors.Join(err, again.Close())
 }
 
-func (f *fakeReach) Watchers(context.Context, api.RBDImage, *os.File) ([]string, error) {
+func (f *fakeReach) Watchers(context.Context, medium.RBDImage, *os.File) ([]string, error) {
 	if f.watched() {
 		return []string{"10.0.0.9:0/1"}, nil
 	}
@@ -148,15 +149,15 @@ func (f *fakeReach) Watchers(context.Context, api.RBDImage, *os.File) ([]string,
 
 func (*fakeReach) Check(context.Context, string, *os.File) error { return nil }
 
-func (*fakeReach) Snapshot(context.Context, api.RBDImage, rbd.SnapshotQuery, *os.File) (rbd.Snapshot, error) {
+func (*fakeReach) Snapshot(context.Context, medium.RBDImage, rbd.SnapshotQuery, *os.File) (rbd.Snapshot, error) {
 	return rbd.Snapshot{}, nil
 }
 
-func (*fakeReach) Change(context.Context, api.RBDImage, rbd.Change, *os.File) error {
+func (*fakeReach) Change(context.Context, medium.RBDImage, rbd.Change, *os.File) error {
 	return errors.New("it is not changed")
 }
 
-func (*fakeReach) Dial(context.Context, api.RBDImage, bool, *os.File) (net.Conn, error) {
+func (*fakeReach) Dial(context.Context, medium.RBDImage, bool, *os.File) (net.Conn, error) {
 	return nil, errors.New("it is not served")
 }
 

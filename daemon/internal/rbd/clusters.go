@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Cluster is a host's access to a Ceph cluster, as in the configuration and in the definitions of
@@ -44,7 +45,7 @@ func (c Clusters) Of(monitor string) string {
 }
 
 // Find returns the cluster of an image.
-func (c Clusters) Find(image api.RBDImage) (Cluster, error) {
+func (c Clusters) Find(image medium.RBDImage) (Cluster, error) {
 	cluster, found := c[image.Cluster]
 	if !found {
 		return cluster, api.Errorf(api.CodePermissionDenied, "Ceph cluster %s is not in rbd_clusters of volferryd.toml; list it there, with its monitors, user and secret", image.Cluster)
@@ -57,7 +58,7 @@ func (c Clusters) Find(image api.RBDImage) (Cluster, error) {
 func (c Clusters) Check() error {
 	of := map[string]string{}
 	for _, id := range c.IDs() {
-		if err := api.CheckCluster(id); err != nil {
+		if err := medium.CheckCluster(id); err != nil {
 			return err
 		}
 		if err := c[id].check(); err != nil {
@@ -78,7 +79,7 @@ func (c Cluster) check() error {
 		return fmt.Errorf("it has no monitors")
 	}
 	for _, monitor := range c.Monitors {
-		if err := api.CheckServer("monitor", monitor); err != nil {
+		if err := medium.CheckServer("monitor", monitor); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 const (
@@ -44,7 +45,7 @@ func TestClustersThatCouldNotBeAreRefused(t *testing.T) {
 			t.Errorf("%s is taken: %+v", name, bad)
 		}
 	}
-	if _, err := (rbd.Clusters{}).Find(api.RBDImage{Cluster: id}); api.CodeOf(err) != api.CodePermissionDenied {
+	if _, err := (rbd.Clusters{}).Find(medium.RBDImage{Cluster: id}); api.CodeOf(err) != api.CodePermissionDenied {
 		t.Errorf("an image of a cluster that is not listed: %v", err)
 	}
 }

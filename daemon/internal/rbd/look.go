@@ -15,7 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Info is a cluster's description of an image.
@@ -32,21 +33,21 @@ type Info struct {
 }
 
 // Whole refuses an image if the cluster does not have all of its data.
-func (i Info) Whole(image api.RBDImage) error {
+func (i Info) Whole(image medium.RBDImage) error {
 	if !i.DirtyCache {
 		return nil
 	}
 	return fmt.Errorf("a client of the image has writes in a persistent cache of its own (rbd_persistent_cache_mode), which the cluster does not have; "+
 		"with the guest stopped, on the client's host, `%s` puts them there, and where that cache is gone, `%s` drops them",
-		api.ShellLine("rbd", "persistent-cache", "flush", "--", image.Spec()), api.ShellLine("rbd", "persistent-cache", "invalidate", "--", image.Spec()))
+		shell.Line("rbd", "persistent-cache", "flush", "--", image.Spec()), shell.Line("rbd", "persistent-cache", "invalidate", "--", image.Spec()))
 }
 
 // Fence refuses an image if nothing stops the unfinished writes of a killed client.
-func (i Info) Fence(image api.RBDImage) error {
+func (i Info) Fence(image medium.RBDImage) error {
 	if i.Fenced {
 		return nil
 	}
-	return fmt.Errorf("it has no exclusive lock, without which a client that was killed could write later what it had begun: `%s`", api.ShellLine("rbd", "feature", "enable", "--", image.Spec(), "exclusive-lock"))
+	return fmt.Errorf("it has no exclusive lock, without which a client that was killed could write later what it had begun: `%s`", shell.Line("rbd", "feature", "enable", "--", image.Spec(), "exclusive-lock"))
 }
 
 // Host reaches clusters from this process, which needs a network.
@@ -58,7 +59,7 @@ type Host struct {
 	known map[string]bool
 }
 
-func (h *Host) cluster(ctx context.Context, image api.RBDImage, key *os.File) (Cluster, error) {
+func (h *Host) cluster(ctx context.Context, image medium.RBDImage, key *os.File) (Cluster, error) {
 	all, err := h.Clusters()
 	if err != nil {
 		return Cluster{}, err
@@ -96,7 +97,7 @@ func (h *Host) checkID(ctx context.Context, id string, c Cluster, key *os.File) 
 }
 
 // Look implements Reach.
-func (h *Host) Look(ctx context.Context, image api.RBDImage, key *os.File) (Info, error) {
+func (h *Host) Look(ctx context.Context, image medium.RBDImage, key *os.File) (Info, error) {
 	c, err := h.cluster(ctx, image, key)
 	if err != nil {
 		return Info{}, err
@@ -104,7 +105,7 @@ func (h *Host) Look(ctx context.Context, image api.RBDImage, key *os.File) (Info
 	return c.look(ctx, image, key)
 }
 
-func (c Cluster) look(ctx context.Context, image api.RBDImage, key *os.File) (Info, error) {
+func (c Cluster) look(ctx context.Context, image medium.RBDImage, key *os.File) (Info, error) {
 	var info struct {
 		ID       string   `json:"id"`
 		Size     int64    `json:"size"`
@@ -121,7 +122,7 @@ func (c Cluster) look(ctx context.Context, image api.RBDImage, key *os.File) (In
 }
 
 // Watchers implements Reach.
-func (h *Host) Watchers(ctx context.Context, image api.RBDImage, key *os.File) (addresses []string, err error) {
+func (h *Host) Watchers(ctx context.Context, image medium.RBDImage, key *os.File) (addresses []string, err error) {
 	c, err := h.cluster(ctx, image, key)
 	if err != nil {
 		return nil, err
@@ -140,7 +141,7 @@ func (h *Host) Watchers(ctx context.Context, image api.RBDImage, key *os.File) (
 	return addresses, nil
 }
 
-func (c Cluster) ask(ctx context.Context, image api.RBDImage, key *os.File, what string, into any) error {
+func (c Cluster) ask(ctx context.Context, image medium.RBDImage, key *os.File, what string, into any) error {
 	text, err := c.askText(ctx, toolTimeout, image, key, what)
 	if err != nil {
 		return err
@@ -153,7 +154,7 @@ func (c Cluster) ask(ctx context.Context, image api.RBDImage, key *os.File, what
 
 // askText returns rbd's information on an image as JSON. The error wraps unix.ENOENT if there is
 // no image.
-func (c Cluster) askText(ctx context.Context, timeout time.Duration, image api.RBDImage, key *os.File, what ...string) ([]byte, error) {
+func (c Cluster) askText(ctx context.Context, timeout time.Duration, image medium.RBDImage, key *os.File, what ...string) ([]byte, error) {
 	text, err := c.run(ctx, timeout, key, "rbd", append(what, "--format", "json", "--pool", image.Pool, "--image", image.Name)...)
 	var failed *toolError
 	switch {

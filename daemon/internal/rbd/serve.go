@@ -15,14 +15,14 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/child"
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 const serveTimeout = 20 * time.Second
 
 // Serve serves an image by NBD as the export storagedaemon.ExportName. For writing, the image must
 // have a lock that excludes a server which may still run.
-func (h *Host) Serve(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (*storagedaemon.Served, error) {
+func (h *Host) Serve(ctx context.Context, image medium.RBDImage, writable bool, key *os.File) (*storagedaemon.Served, error) {
 	c, err := h.cluster(ctx, image, key)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (h *Host) Serve(ctx context.Context, image api.RBDImage, writable bool, key
 	return c.serve(ctx, image, writable, key)
 }
 
-func (c Cluster) serve(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (*storagedaemon.Served, error) {
+func (c Cluster) serve(ctx context.Context, image medium.RBDImage, writable bool, key *os.File) (*storagedaemon.Served, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, serveTimeout, ErrNoAnswer)
 	defer cancel()
 	served, err := storagedaemon.Serve(ctx, storagedaemon.Image{
@@ -58,7 +58,7 @@ func (c Cluster) serve(ctx context.Context, image api.RBDImage, writable bool, k
 
 // node returns the image as QEMU's block node options, without the key and without the path of a
 // file on a disk.
-func (c Cluster) node(image api.RBDImage) map[string]any {
+func (c Cluster) node(image medium.RBDImage) map[string]any {
 	type address struct {
 		Host string `json:"host"`
 		Port string `json:"port"`

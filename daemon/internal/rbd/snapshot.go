@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // diffTimeout is how long rbd may take to compare an image with a snapshot. It requests each
@@ -55,7 +55,7 @@ type SnapshotQuery struct {
 }
 
 // Snapshot implements Reach.
-func (h *Host) Snapshot(ctx context.Context, image api.RBDImage, query SnapshotQuery, key *os.File) (Snapshot, error) {
+func (h *Host) Snapshot(ctx context.Context, image medium.RBDImage, query SnapshotQuery, key *os.File) (Snapshot, error) {
 	if err := checkSnapshotName(query.Name); err != nil {
 		return Snapshot{}, err
 	}
@@ -70,7 +70,7 @@ func (h *Host) Snapshot(ctx context.Context, image api.RBDImage, query SnapshotQ
 	return s, err
 }
 
-func (c Cluster) snapshot(ctx context.Context, image api.RBDImage, name string, key *os.File) (Snapshot, error) {
+func (c Cluster) snapshot(ctx context.Context, image medium.RBDImage, name string, key *os.File) (Snapshot, error) {
 	text, err := c.askText(ctx, toolTimeout, image, key, "snap", "ls")
 	if err != nil {
 		return Snapshot{}, err
@@ -99,7 +99,7 @@ func snapshotIn(text []byte, name string) (Snapshot, error) {
 // removed meanwhile. Without --whole-object rbd asks the OSDs which data they keep of each object
 // for its snapshots. With it, rbd trusts the image's object map, which a client maintains and
 // which only knows whole objects.
-func (c Cluster) compare(ctx context.Context, image api.RBDImage, name string, s *Snapshot, key *os.File) error {
+func (c Cluster) compare(ctx context.Context, image medium.RBDImage, name string, s *Snapshot, key *os.File) error {
 	text, err := c.askText(ctx, diffTimeout, image, key, "diff", "--from-snap", name)
 	var failed *toolError
 	if errors.As(err, &failed) && strings.Contains(failed.stderr, "diff error: (2)") {

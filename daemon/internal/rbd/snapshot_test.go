@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 const ours = "volferry-6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aaa"
@@ -55,13 +55,13 @@ func TestNoOtherSnapshotIsLookedAtMadeOrRemovedThanOneOfAMove(t *testing.T) {
 	}
 	h := &Host{Clusters: func() (Clusters, error) { t.Error("a cluster is looked for"); return nil, os.ErrNotExist }}
 	for _, name := range []string{"", "daily", "volferry-", "volferry-daily", ours + "@x", ours + " --force", "volferry-6F0F7F6E-6C3C-4C39-9A7C-2F2C6A1E0AAA"} {
-		if _, err := h.Snapshot(t.Context(), api.RBDImage{}, SnapshotQuery{Name: name}, nil); err == nil {
+		if _, err := h.Snapshot(t.Context(), medium.RBDImage{}, SnapshotQuery{Name: name}, nil); err == nil {
 			t.Errorf("%q is looked at", name)
 		}
-		if err := (Cluster{}).makeSnapshot(t.Context(), api.RBDImage{}, Change{Snapshot: name}, nil); err == nil {
+		if err := (Cluster{}).makeSnapshot(t.Context(), medium.RBDImage{}, Change{Snapshot: name}, nil); err == nil {
 			t.Errorf("%q is made", name)
 		}
-		if err := (Cluster{}).removeSnapshot(t.Context(), api.RBDImage{}, Change{RemoveSnapshot: name}, nil); err == nil {
+		if err := (Cluster{}).removeSnapshot(t.Context(), medium.RBDImage{}, Change{RemoveSnapshot: name}, nil); err == nil {
 			t.Errorf("%q is removed", name)
 		}
 	}

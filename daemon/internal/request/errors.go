@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // The names of the things that ops wait for (op.WaitFor, Runner.Wake). The runner itself uses
@@ -68,7 +69,7 @@ func AtHome(verdict string, dom *hv.Domain) error {
 		return nil
 	}
 	return api.Errorf(api.CodeStateForbidden, "%s: instance %s was moved to another host behind Volferry's back (virsh migrate) and may run there; move it back, or stop it there and start it here (`%s`)",
-		verdict, dom.Name, api.ShellLine("virsh", "start", "--", dom.Name))
+		verdict, dom.Name, shell.Line("virsh", "start", "--", dom.Name))
 }
 
 // Away reports whether the registry did not answer: the outcome is unknown.

@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Grower stores new sizes of grown images: the registry.
@@ -38,5 +40,5 @@ func TakeSize(ctx context.Context, registry Grower, volumeID, volumeName string,
 func Shrunk(volumeName string, l api.Location, foundBytes int64) error {
 	return api.Errorf(api.CodeSizeMismatch,
 		"volume %s is %s at %s but %s in the registry: it was made smaller, or is another image; if it is the volume, and nothing is missing, an operator sets the size at the registry: `%s`",
-		volumeName, api.ExactBytes(foundBytes), l.Path, api.ExactBytes(l.SizeBytes), api.ShellLine("volferryctl", "volume", "set-size", volumeName, "--size", strconv.FormatInt(foundBytes, 10), "--evidence", "TEXT")).With("size_bytes", l.SizeBytes).With("found_bytes", foundBytes)
+		volumeName, humanize.ExactBytes(foundBytes), l.Path, humanize.ExactBytes(l.SizeBytes), shell.Line("volferryctl", "volume", "set-size", volumeName, "--size", strconv.FormatInt(foundBytes, 10), "--evidence", "TEXT")).With("size_bytes", l.SizeBytes).With("found_bytes", foundBytes)
 }

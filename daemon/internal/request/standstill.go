@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Standstill describes a guest that sleeps or has crashed, with the command that ends that; "" for
@@ -14,10 +14,10 @@ import (
 func Standstill(why hv.PauseReason, instance string) string {
 	switch why {
 	case hv.PauseAsleep:
-		return fmt.Sprintf("instance %s is asleep (S3); `%s` wakes it", instance, api.ShellLine("virsh", "dompmwakeup", "--", instance))
+		return fmt.Sprintf("instance %s is asleep (S3); `%s` wakes it", instance, shell.Line("virsh", "dompmwakeup", "--", instance))
 	case hv.PauseCrashed:
 		return fmt.Sprintf("the guest of instance %s has crashed and its process is kept; `%s` and then `%s` boot it again, `%s` ends it",
-			instance, api.ShellLine("virsh", "reset", "--", instance), api.ShellLine("virsh", "resume", "--", instance), api.ShellLine("virsh", "destroy", "--", instance))
+			instance, shell.Line("virsh", "reset", "--", instance), shell.Line("virsh", "resume", "--", instance), shell.Line("virsh", "destroy", "--", instance))
 	case hv.PauseUser, hv.PauseIOError, hv.PauseOther:
 	}
 	return ""

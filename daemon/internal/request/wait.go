@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/retry"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 const grantPoll = 5 * time.Millisecond
@@ -98,7 +99,7 @@ func waitsBehind(parked *op.Status) *api.Error {
 // StandsInTheWay describes an op that waits for the operator and blocks other ops.
 func StandsInTheWay(parked *op.Status) string {
 	return fmt.Sprintf("operation %s (%s) has to end first, and an operator has to look at it: %s; `%s` says what to do",
-		parked.Op.ID, parked.Op.Kind, parked.Failure.Message, api.ShellLine("volferryctl", "op", "show", parked.Op.ID))
+		parked.Op.ID, parked.Op.Kind, parked.Failure.Message, shell.Line("volferryctl", "op", "show", parked.Op.ID))
 }
 
 // RefuseParked withdraws an op that has changed nothing, if its turn waits for an op that waits

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // attempts is how often an unanswered request is made: the answering program may have been
@@ -46,7 +46,7 @@ func Answers(ctx context.Context, socket string) error {
 func noAnswer(socket string, err error) error {
 	unit := "volferryd-" + strings.TrimSuffix(filepath.Base(socket), ".sock")
 	// Not wrapped: "no such file" here does not concern the file of the request.
-	return fmt.Errorf("no answer at %s (%v); `%s` says why", socket, err, api.ShellLine("systemctl", "status", unit+".socket", unit+".service")) //nolint:errorlint // see above
+	return fmt.Errorf("no answer at %s (%v); `%s` says why", socket, err, shell.Line("systemctl", "status", unit+".socket", unit+".service")) //nolint:errorlint // see above
 }
 
 func askOnce(ctx context.Context, socket string, in request, file *os.File) (out answer, handedOver *os.File, err error) {

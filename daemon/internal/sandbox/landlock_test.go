@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/child"
 )
 
-const shell = "/bin/sh"
+const sh = "/bin/sh"
 
 // programsOf returns programs that RunProgram runs, one for each connection, until the test ends.
 // It skips the test if the kernel has no Landlock.
@@ -30,7 +30,7 @@ func programsOf(t *testing.T) Programs {
 			if err != nil {
 				return
 			}
-			go func() { _ = RunProgram(context.Background(), conn, []string{shell}, nil) }() // the caller has the error too
+			go func() { _ = RunProgram(context.Background(), conn, []string{sh}, nil) }() // the caller has the error too
 		}
 	}()
 	return Programs{Socket: socket, Lock: filepath.Join(t.TempDir(), "lock"), Unrestricted: func() {
@@ -42,7 +42,7 @@ func programsOf(t *testing.T) Programs {
 func printed(t *testing.T, p Programs, c child.Command) string {
 	t.Helper()
 	var out, failed bytes.Buffer
-	c.Program, c.Stdout, c.Stderr, c.Env = shell, &out, &failed, []string{"PATH=/usr/bin:/bin"}
+	c.Program, c.Stdout, c.Stderr, c.Env = sh, &out, &failed, []string{"PATH=/usr/bin:/bin"}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := child.Run(ctx, p.Start, c); err != nil {
@@ -70,7 +70,7 @@ func TestAProgramReachesNothingOfAnotherProgram(t *testing.T) {
 	dir := t.TempDir()
 	read, write := io.Pipe()
 	other, err := p.Start(t.Context(), child.Command{
-		Program: shell, Args: []string{"-c", "echo $$; exec sleep 600"}, Env: []string{"PATH=/usr/bin:/bin"}, Stdout: write,
+		Program: sh, Args: []string{"-c", "echo $$; exec sleep 600"}, Env: []string{"PATH=/usr/bin:/bin"}, Stdout: write,
 		Files: []*os.File{openFor(t, filepath.Join(dir, "secret"), "the other's\n", os.O_RDWR)},
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // savedState is the stored content of a State.
@@ -186,5 +187,5 @@ type LostDisk struct {
 
 func (d LostDisk) reason() string {
 	return fmt.Sprintf("disk %s is volume %s at %s, which was taken from this host when it was fenced; take the disk out (`%s`), or attach the volume here again once it is free",
-		d.Target, d.VolumeName, d.Path, api.ShellLine("virsh", "detach-disk", "--config", "--", d.InstanceName, d.Target))
+		d.Target, d.VolumeName, d.Path, shell.Line("virsh", "detach-disk", "--config", "--", d.InstanceName, d.Target))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Adopt makes a volume of an existing unused image of the given format, unchanged and in place. A
@@ -69,7 +70,7 @@ func (m *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 			return l, err
 		}
 		if found == nil {
-			return l, api.Errorf(api.CodeNotFound, "pool %s has no volume %.120q; `%s` shows what it has", in.Pool, in.VolumeName, api.ShellLine("virsh", "vol-list", "--", in.Pool))
+			return l, api.Errorf(api.CodeNotFound, "pool %s has no volume %.120q; `%s` shows what it has", in.Pool, in.VolumeName, shell.Line("virsh", "vol-list", "--", in.Pool))
 		}
 		l.Path = found.Path
 	}
@@ -122,7 +123,7 @@ func (m *Manager) checkAdoptable(ctx context.Context, name, path string) error {
 	err := m.env.checkUnused(ctx, path, "cannot adopt volume "+name)
 	var used *api.Error
 	if errors.As(err, &used) && used.Details["instance"] != nil {
-		used.Message += fmt.Sprintf("; adopt it together with its instance: `%s`", api.ShellLine("volferryctl", "instance", "adopt", fmt.Sprint(used.Details["instance"])))
+		used.Message += fmt.Sprintf("; adopt it together with its instance: `%s`", shell.Line("volferryctl", "instance", "adopt", fmt.Sprint(used.Details["instance"])))
 	}
 	return err
 }

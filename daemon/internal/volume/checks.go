@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // taken returns the refusal of an image with a holder, or nil.
@@ -104,7 +105,7 @@ func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
 			return api.Errorf(api.CodeStateForbidden, "%s: nobody can tell whether %s, which it has left by a move, is in use: %v; mend that filesystem, or take the disk from that instance", verdict, path, err)
 		case domain != "":
 			return api.Errorf(api.CodeVolumeInUse, "%s: disk %s of instance %s is at %s, which the volume has left by a move, so each may have what the other lacks; docs/how-to/recover.md (A guest on another image than its volume) says what can be done; if that image is to stand for itself, adopt it (`%s`)",
-				verdict, target, domain, path, api.ShellLine("volferryctl", "instance", "adopt", domain, "--force")).With("instance", domain)
+				verdict, target, domain, path, shell.Line("volferryctl", "instance", "adopt", domain, "--force")).With("instance", domain)
 		}
 	}
 	return nil
@@ -128,7 +129,7 @@ func (e *env) checkNoClone(ctx context.Context, path, verdict string) error {
 	}
 	if clone := location.CloneOf(pools, path, func(file string) bool { return raw[file] }); clone != "" {
 		return api.Errorf(api.CodeVolumeInUse, "%s: %s is the base image of %s, a linked clone that would be worth nothing without it; delete that first, or make it stand alone (`%s`, while no guest has it); `volferryctl volume forget` leaves the image where it is",
-			verdict, path, clone, api.ShellLine("qemu-img", "rebase", "-f", "qcow2", "-b", "", "--", clone)).With("clone", clone)
+			verdict, path, clone, shell.Line("qemu-img", "rebase", "-f", "qcow2", "-b", "", "--", clone)).With("clone", clone)
 	}
 	return nil
 }
@@ -146,7 +147,7 @@ func (e *env) checkHeld(ctx context.Context, path, verdict string) error {
 		return fmt.Errorf("see who writes to %s: %w", path, err)
 	}
 	if written {
-		return api.Errorf(api.CodeVolumeInUse, "%s: some process has %s open for writing; `%s` says which, unless it is on another host", verdict, path, api.ShellLine("fuser", "-v", "--", path))
+		return api.Errorf(api.CodeVolumeInUse, "%s: some process has %s open for writing; `%s` says which, unless it is on another host", verdict, path, shell.Line("fuser", "-v", "--", path))
 	}
 	return nil
 }

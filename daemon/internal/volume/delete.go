@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Delete deletes an unused volume with its bytes, and returns the volume as it was. A block device
@@ -64,7 +65,7 @@ func (m *Manager) endParkedOps(ctx context.Context, opID, ref string) (was api.V
 		now, err := m.endParked(ctx, st.Op)
 		if err != nil {
 			return was, false, api.Errorf(api.CodeNeedsOperator, "cannot delete volume %s: op %s (%s) on it cannot end: %v; once that is mended, ask again, which goes on with it (`%s`)",
-				vol.Name, st.Op.ID, st.Op.Kind, err, api.ShellLine("volferryctl", "volume", "delete", vol.Name, "--force")).With("op_id", st.Op.ID)
+				vol.Name, st.Op.ID, st.Op.Kind, err, shell.Line("volferryctl", "volume", "delete", vol.Name, "--force")).With("op_id", st.Op.ID)
 		}
 		if st.Op.Kind == kindDelete && now.State == op.StateDone {
 			was, err = deletedBy(st.Op)

@@ -15,6 +15,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // looksEvery is the interval of looks at this host's images. A `virsh blockresize`, a `qemu-img
@@ -106,7 +108,7 @@ func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 // openInGuests refuses an image that the running guest of its volume does not have open: another
 // image has that path now.
 func (m *Manager) openInGuests(ctx context.Context, v *api.Volume) error {
-	if api.IsNetwork(v.Location.Path) {
+	if medium.IsNetwork(v.Location.Path) {
 		return nil
 	}
 	for i := range v.Attachments {
@@ -120,7 +122,7 @@ func (m *Manager) openInGuests(ctx context.Context, v *api.Volume) error {
 		}
 		if held.Process && !held.Open {
 			return api.Errorf(api.CodeChainChanged, "instance %s does not have open what is at %s now, where volume %s is: another image has that name by now. Its size and its identity are not taken for the volume's. "+
-				"Do not stop the instance before the right image is at this path again; `%s` shows what is known", a.InstanceName, v.Location.Path, v.Name, api.ShellLine("volferryctl", "volume", "which", v.Name))
+				"Do not stop the instance before the right image is at this path again; `%s` shows what is known", a.InstanceName, v.Location.Path, v.Name, shell.Line("volferryctl", "volume", "which", v.Name))
 		}
 	}
 	return nil

@@ -9,6 +9,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // choosePool returns the caller's pool if it can hold the volume, otherwise the first capable pool
@@ -27,7 +29,7 @@ func choosePool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate, of
 	})
 	if len(capable) == 0 {
 		return hv.PoolInfo{}, api.Errorf(api.CodeNoCapablePool, "no active pool of this host can hold a %s volume of type %s; `volferryctl pool list` and `%s` say why",
-			in.Format, typ.Name, api.ShellLine("volferryctl", "type", "show", typ.Name))
+			in.Format, typ.Name, shell.Line("volferryctl", "type", "show", typ.Name))
 	}
 	slices.SortFunc(capable, func(a, b hv.PoolInfo) int {
 		return cmp.Or(cmp.Compare(b.FreeBytes, a.FreeBytes), cmp.Compare(a.Name, b.Name))
@@ -81,6 +83,6 @@ func checkRoom(p hv.PoolInfo, in api.VolumeCreate, ofDir func(string) (int64, er
 	if free >= in.SizeBytes {
 		return nil
 	}
-	return api.Errorf(api.CodeNoSpace, "pool %s has %s free and volume %s may grow to %s", p.Name, api.ExactBytes(free), in.Name, api.ExactBytes(in.SizeBytes)).
+	return api.Errorf(api.CodeNoSpace, "pool %s has %s free and volume %s may grow to %s", p.Name, humanize.ExactBytes(free), in.Name, humanize.ExactBytes(in.SizeBytes)).
 		With("free_bytes", free).With("needed_bytes", in.SizeBytes)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // Resize makes a volume larger: unattached, at an instance that is off, or at a running guest,
@@ -35,12 +36,12 @@ func (m *Manager) Resize(ctx context.Context, opID, ref string, asked api.Volume
 		return api.Volume{}, err
 	}
 	if len(st.Outputs[stepNameRecord]) == 0 {
-		return api.Volume{}, api.Errorf(api.CodeNotYourHost, "the image of volume %.64s has %s now, but the volume was taken from this host meanwhile; ask the registry where it is", ref, api.ExactBytes(asked.SizeBytes))
+		return api.Volume{}, api.Errorf(api.CodeNotYourHost, "the image of volume %.64s has %s now, but the volume was taken from this host meanwhile; ask the registry where it is", ref, humanize.ExactBytes(asked.SizeBytes))
 	}
 	vol, err := volumeOf(st, stepNameRecord)
 	if err == nil && vol.SizeBytes < asked.SizeBytes {
 		return api.Volume{}, api.Errorf(api.CodeConflict, "volume %s has %s in the registry and not %s, because this host was fenced, or the registry restored, while it was made larger; its image may have that already, and nothing is lost: ask again",
-			vol.Name, api.ExactBytes(vol.SizeBytes), api.ExactBytes(asked.SizeBytes)).With("size_bytes", vol.SizeBytes)
+			vol.Name, humanize.ExactBytes(vol.SizeBytes), humanize.ExactBytes(asked.SizeBytes)).With("size_bytes", vol.SizeBytes)
 	}
 	return vol, err
 }
@@ -129,7 +130,7 @@ func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 	case found < l.SizeBytes:
 		return request.Shrunk(in.VolumeName, l, found)
 	case found > in.SizeBytes:
-		return in.cannot(api.CodeInvalidArgument, "its image %s has %s already, and %s is less; say that size, or a larger one", l.Path, api.ExactBytes(found), api.ExactBytes(in.SizeBytes)).
+		return in.cannot(api.CodeInvalidArgument, "its image %s has %s already, and %s is less; say that size, or a larger one", l.Path, humanize.ExactBytes(found), humanize.ExactBytes(in.SizeBytes)).
 			With("found_bytes", found)
 	case found < in.SizeBytes && in.Block:
 		return m.checkExtension(ctx, in, found)
@@ -178,9 +179,9 @@ func (m *Manager) checkExtension(ctx context.Context, in *resizeInput, found int
 	case err != nil:
 		return request.HV(err)
 	case rounded != in.SizeBytes:
-		return in.cannot(api.CodeInvalidArgument, "pool %s would make it %s large; say that size", pool.Name, api.ExactBytes(rounded)).With("size_bytes", rounded)
+		return in.cannot(api.CodeInvalidArgument, "pool %s would make it %s large; say that size", pool.Name, humanize.ExactBytes(rounded)).With("size_bytes", rounded)
 	case pool.FreeBytes < added:
-		return in.cannot(api.CodeNoSpace, "pool %s has %s free, and the volume may grow by %s", pool.Name, api.ExactBytes(pool.FreeBytes), api.ExactBytes(added)).
+		return in.cannot(api.CodeNoSpace, "pool %s has %s free, and the volume may grow by %s", pool.Name, humanize.ExactBytes(pool.FreeBytes), humanize.ExactBytes(added)).
 			With("free_bytes", pool.FreeBytes).With("needed_bytes", added)
 	}
 	in.Extends = true

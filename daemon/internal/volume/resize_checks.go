@@ -12,6 +12,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
+	"github.com/volferry/volferry/internal/medium"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // checkVolume refuses a volume that the registry would not reserve for a resize now.
@@ -23,12 +26,12 @@ func (in *resizeInput) checkVolume(vol api.Volume) error {
 		return in.cannot(api.CodeMultiattached, "it has %d attachments; detach all but one", len(vol.Attachments)).With("attachments", len(vol.Attachments))
 	case vol.Location.IsLinkedClone():
 		return in.cannot(api.CodeUnsupportedDisk, "it is a linked clone over %s; move it first (volferryctl volume migrate), which makes it a volume of its own", vol.Location.Backing.Images()[0].Path)
-	case api.IsNetwork(vol.Location.Path):
-		return in.cannot(api.CodeUnsupportedDisk, "it is at %s, and %s is not made larger from here; move it to a file or a device first (volferryctl volume migrate)", vol.Location.Path, api.AddressKind(vol.Location.Path))
+	case medium.IsNetwork(vol.Location.Path):
+		return in.cannot(api.CodeUnsupportedDisk, "it is at %s, and %s is not made larger from here; move it to a file or a device first (volferryctl volume migrate)", vol.Location.Path, medium.AddressKind(vol.Location.Path))
 	case vol.Location.IsLUKS():
 		return in.cannot(api.CodeUnsupportedDisk, "it is encrypted by QEMU (LUKS), so that the size of its image is not the size of the disk")
 	case in.SizeBytes < vol.SizeBytes:
-		return in.cannot(api.CodeInvalidArgument, "it has %s, and %s is less: a volume is only made larger, for what lies at its end may be data", api.ExactBytes(vol.SizeBytes), api.ExactBytes(in.SizeBytes)).
+		return in.cannot(api.CodeInvalidArgument, "it has %s, and %s is less: a volume is only made larger, for what lies at its end may be data", humanize.ExactBytes(vol.SizeBytes), humanize.ExactBytes(in.SizeBytes)).
 			With("size_bytes", vol.SizeBytes)
 	}
 	switch vol.Status {
@@ -42,7 +45,7 @@ func (in *resizeInput) checkVolume(vol api.Volume) error {
 // tooSmall returns the refusal of a device that only its owner can extend.
 func (in *resizeInput) tooSmall(found int64) error {
 	return in.cannot(api.CodeUnsupportedDisk, "%s is a block device of %s, and a device is made larger where it was made (of LVM with `%s`); do that, and ask again for the size that it has then: its guest and the registry get it",
-		in.Location.Path, api.ExactBytes(found), api.ExtendLine(in.Location.Path, in.SizeBytes)).With("found_bytes", found).With("size_bytes", in.SizeBytes)
+		in.Location.Path, humanize.ExactBytes(found), shell.ExtendVolume(in.Location.Path, in.SizeBytes)).With("found_bytes", found).With("size_bytes", in.SizeBytes)
 }
 
 // checkHolder refuses a volume if its instance contradicts the registry, or its disk cannot grow.
@@ -55,7 +58,7 @@ func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) 
 	case dom.State == hv.StateOther:
 		return in.cannot(api.CodeStateForbidden, "%s", request.Unsettled(dom))
 	case dom.ManagedSave:
-		return in.cannot(api.CodeStateForbidden, "instance %s is saved, and would wake with the disk as it was; start it first, or give up what it has in memory (`%s`)", dom.Name, api.ShellLine("virsh", "managedsave-remove", "--", dom.Name))
+		return in.cannot(api.CodeStateForbidden, "instance %s is saved, and would wake with the disk as it was; start it first, or give up what it has in memory (`%s`)", dom.Name, shell.Line("virsh", "managedsave-remove", "--", dom.Name))
 	case dom.State.Active() && dom.LiveDisk(in.Device) == nil, !dom.State.Active() && dom.ConfigDisk(in.Device) == nil:
 		return in.chainChanged(dom)
 	}
@@ -89,7 +92,7 @@ func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 	case !same || !in.isOn(disk):
 		return in.chainChanged(dom)
 	case disk.Mirror != nil:
-		return in.cannot(api.CodeInstanceBusy, "a block job works on disk %s of instance %s; try again when it is over (`%s`)", disk.Target, dom.Name, api.ShellLine("virsh", "blockjob", "--", dom.Name, disk.Target))
+		return in.cannot(api.CodeInstanceBusy, "a block job works on disk %s of instance %s; try again when it is over (`%s`)", disk.Target, dom.Name, shell.Line("virsh", "blockjob", "--", dom.Name, disk.Target))
 	case disk.Slices:
 		return in.cannot(api.CodeUnsupportedDisk, "disk %s of instance %s is a slice of its image (<slices>) that is not its beginning, which would stay as large as it is", disk.Target, dom.Name)
 	case disk.Encrypted || disk.IsLUKS():
@@ -126,7 +129,7 @@ func (in *resizeInput) grown() api.Location {
 }
 
 func (in *resizeInput) chainChanged(dom *hv.Domain) error {
-	return in.cannot(api.CodeChainChanged, "disk %s of instance %s is not on %s alone; `%s` says what it is on", in.Device, dom.Name, in.Location.Path, api.ShellLine("volferryctl", "volume", "which", in.VolumeName))
+	return in.cannot(api.CodeChainChanged, "disk %s of instance %s is not on %s alone; `%s` says what it is on", in.Device, dom.Name, in.Location.Path, shell.Line("volferryctl", "volume", "which", in.VolumeName))
 }
 
 func (e *env) inspect(ctx context.Context, in *resizeInput) (image.Info, error) {
@@ -148,6 +151,6 @@ func (e *env) checkGrowth(in *resizeInput, addedBytes int64) error {
 	if err != nil || free >= addedBytes {
 		return err
 	}
-	return in.cannot(api.CodeNoSpace, "the filesystem of %s has %s free, and the volume may grow by %s", dir, api.ExactBytes(free), api.ExactBytes(addedBytes)).
+	return in.cannot(api.CodeNoSpace, "the filesystem of %s has %s free, and the volume may grow by %s", dir, humanize.ExactBytes(free), humanize.ExactBytes(addedBytes)).
 		With("free_bytes", free).With("needed_bytes", addedBytes)
 }

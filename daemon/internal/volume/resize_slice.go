@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // A volume that is only the beginning of its image (api.Location.IsSlice) gets a larger part. The
@@ -22,14 +23,14 @@ func (in *resizeInput) checkSliceSize(foundBytes int64, dom *hv.Domain) error {
 	switch {
 	case foundBytes < in.SizeBytes:
 		return in.cannot(api.CodeUnsupportedDisk, "it is the beginning of %s, which has %s in all; say that size or a smaller one, or make %s larger first, where it was made",
-			l.Path, api.ExactBytes(foundBytes), l.Path).With("found_bytes", foundBytes).With("size_bytes", in.SizeBytes)
+			l.Path, humanize.ExactBytes(foundBytes), l.Path).With("found_bytes", foundBytes).With("size_bytes", in.SizeBytes)
 	case in.SizeBytes >= l.ImageBytes && in.SizeBytes != foundBytes: // the registry has the image's old size
 		return in.cannot(api.CodeUnsupportedDisk, "it is the beginning of %s, which was made larger since: it had %s in all and has %s; say less than the one, or all of the other",
-			l.Path, api.ExactBytes(l.ImageBytes), api.ExactBytes(foundBytes)).With("found_bytes", foundBytes).With("size_bytes", in.SizeBytes)
+			l.Path, humanize.ExactBytes(l.ImageBytes), humanize.ExactBytes(foundBytes)).With("found_bytes", foundBytes).With("size_bytes", in.SizeBytes)
 	case dom != nil && in.sliceSize(dom, foundBytes) > in.SizeBytes: // from an interrupted resize
 		has := in.sliceSize(dom, foundBytes)
 		return in.cannot(api.CodeInvalidArgument, "its disk of instance %s has %s of %s already, and %s is less; say that size, or a larger one",
-			dom.Name, api.ExactBytes(has), l.Path, api.ExactBytes(in.SizeBytes)).With("found_bytes", has)
+			dom.Name, humanize.ExactBytes(has), l.Path, humanize.ExactBytes(in.SizeBytes)).With("found_bytes", has)
 	case dom != nil && dom.State.Active() && in.SizeBytes != sliceOf(dom.LiveDisk(in.Device), foundBytes):
 		return in.cannot(api.CodeUnsupportedDisk, "it is the beginning of %s, and QEMU gives a running guest no more of that; shut instance %s down and ask again, or move the volume to a place of its own size",
 			l.Path, dom.Name)

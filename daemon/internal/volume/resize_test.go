@@ -22,6 +22,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 const (
@@ -200,8 +201,8 @@ func TestAFenceInAResizeIsAnErrorThatSaysTheSizes(t *testing.T) {
 		imageBytes int64
 		text       string
 	}{
-		stepNameReserve + ".after_do":      {testSize, "its image has " + api.ExactBytes(testSize)},
-		stepNameRecord + ".before_started": {grownSize, "has " + api.ExactBytes(testSize) + " in the registry and not " + api.ExactBytes(grownSize)},
+		stepNameReserve + ".after_do":      {testSize, "its image has " + humanize.ExactBytes(testSize)},
+		stepNameRecord + ".before_started": {grownSize, "has " + humanize.ExactBytes(testSize) + " in the registry and not " + humanize.ExactBytes(grownSize)},
 	} {
 		t.Run(at, func(t *testing.T) {
 			w := newWorld(t)
@@ -378,7 +379,7 @@ func TestResizeIsRefused(t *testing.T) {
 			w.unrecorded = api.Errorf(api.CodeChainChanged, "it has moved")
 		}, code: api.CodeChainChanged, text: "cannot resize volume db: it has moved"},
 		"half a sector":            {who: nobody, bytes: grownSize + 1, code: api.CodeInvalidArgument},
-		"smaller":                  {who: running, bytes: testSize - 512, code: api.CodeInvalidArgument, text: api.ExactBytes(testSize) + ", and " + api.ExactBytes(testSize-512) + " is less: a volume is only made larger"},
+		"smaller":                  {who: running, bytes: testSize - 512, code: api.CodeInvalidArgument, text: humanize.ExactBytes(testSize) + ", and " + humanize.ExactBytes(testSize-512) + " is less: a volume is only made larger"},
 		"smaller than its image":   {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.GrowImage(path, 2*grownSize)) }, code: api.CodeInvalidArgument},
 		"a shrunk image":           {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.GrowImage(path, testSize/2)) }, code: api.CodeSizeMismatch},
 		"moving":                   {who: running, before: volume(func(v *api.Volume) { v.MigrationID = "m" }), code: api.CodeMigrationActive},
@@ -403,7 +404,7 @@ func TestResizeIsRefused(t *testing.T) {
 		"mounted":                  {who: nobody, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.Users[path] = "it is mounted" }, code: api.CodeVolumeInUse},
 		"written by somebody":      {who: stopped, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.Writing[path] = true }, code: api.CodeVolumeInUse},
 		"another domain's as well": {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { w.define(t, "foreign", path) }, code: api.CodeVolumeInUse},
-		"no room":                  {who: running, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.Free.Store(grownSize - testSize - 1) }, code: api.CodeNoSpace, text: "may grow by " + api.ExactBytes(grownSize-testSize)},
+		"no room":                  {who: running, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.Free.Store(grownSize - testSize - 1) }, code: api.CodeNoSpace, text: "may grow by " + humanize.ExactBytes(grownSize-testSize)},
 		"more than its filesystem holds": {who: running, before: func(_ *testing.T, w *world, _ api.Volume) {
 			w.images.Limits = map[string]image.Needs{"/files": {FileBytes: grownSize - 1}}
 		}, code: api.CodeInvalidArgument, text: "cannot resize volume "},

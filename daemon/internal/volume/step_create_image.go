@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // claimNote is the note about a new image, written when its place is seen to be empty, and again
@@ -123,7 +124,7 @@ func (e *env) takeMade(ctx context.Context, r *op.Run, l api.Location, found *hv
 		return nil
 	case note.Ours && note.Print == "":
 		return e.notOurs(ctx, r, api.Errorf(api.CodeConflict, "cannot create %s in pool %s: it is there, and whether the try that was cut off has made it cannot be told, so it is neither used nor deleted; look whose it is, delete it with `%s` if it is nobody's, and try again",
-			l.Name, l.Pool, api.ShellLine("virsh", "vol-delete", "--pool", l.Pool, "--", l.Name)))
+			l.Name, l.Pool, shell.Line("virsh", "vol-delete", "--pool", l.Pool, "--", l.Name)))
 	}
 	return e.notOurs(ctx, r, placeTaken(l))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // stepRemoveImage deletes the volume's bytes, except a block device outside pools.
@@ -74,7 +75,7 @@ func (e *env) hasPlace(ctx context.Context, in *input, status api.VolumeStatus) 
 
 func (e *env) observeUnlinked(ctx context.Context, in *input) (op.Observation, error) {
 	at := in.Volume.Location
-	if api.IsNetwork(at.Path) {
+	if medium.IsNetwork(at.Path) {
 		return op.Done, nil // an image at an address is not removed
 	}
 	at.Path = in.Unlink

@@ -11,6 +11,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // stepReserve reserves the volume: no host may attach, move or delete it. It has no observe: a
@@ -41,7 +43,7 @@ func (e *env) stepGrow() op.Step {
 		case err != nil:
 			return err
 		case !held:
-			return in.cannot(api.CodeConflict, "it is not kept for this any more, because this host was fenced or the registry restored; its image has %s now: ask again", api.ExactBytes(now.image)).
+			return in.cannot(api.CodeConflict, "it is not kept for this any more, because this host was fenced or the registry restored; its image has %s now: ask again", humanize.ExactBytes(now.image)).
 				With("found_bytes", now.image)
 		case now.are(in.SizeBytes):
 			return nil
@@ -160,7 +162,7 @@ func (e *env) makeLast(ctx context.Context, in *resizeInput) error {
 	var lost *image.NotStoredError
 	if errors.As(err, &lost) { // the next flush would succeed
 		return op.UnknownOutcome(in.cannot(api.CodeIOError, "%v. It is %s large, which may not outlive a power cut, and it may lack what its guest wrote last: mend the storage, look at the image (of qcow2 with `%s`, and nobody on it), and make the same call again, which takes it as it is then",
-			err, api.ExactBytes(in.SizeBytes), api.ShellLine("qemu-img", "check", "-f", "qcow2", "--", in.Location.Path)))
+			err, humanize.ExactBytes(in.SizeBytes), shell.Line("qemu-img", "check", "-f", "qcow2", "--", in.Location.Path)))
 	}
 	return err
 }

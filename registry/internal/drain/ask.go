@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/internal/shell"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -55,7 +56,7 @@ func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error
 func needsOperator(m api.Migration) *api.Error {
 	again, _ := m.Cures()
 	return api.Errorf(api.CodeNeedsOperator, "migration %s needs an operator; %s. Next: %s; `%s` shows what is known", m.ID, m.StoppedLine(), again,
-		api.ShellLine("volferryctl", "migration", "show", m.ID)).With("migration_id", m.ID)
+		shell.Line("volferryctl", "migration", "show", m.ID)).With("migration_id", m.ID)
 }
 
 // askWhy asks the host why a migration did not move its volume: only the host's journal has the

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/printable"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -201,7 +202,7 @@ func (r *Relay) lookAgain(ctx context.Context, e *pendingTask) {
 // drops an answer to a read without callers. It makes answers printable, because a host is not
 // trusted and they may be printed on terminals.
 func (r *Relay) Answer(ctx context.Context, call store.Call, hostID, taskID string, a api.TaskAnswer) (err error) {
-	if a.Body, err = api.PrintableJSON(a.Body); err != nil {
+	if a.Body, err = printable.JSON(a.Body); err != nil {
 		return api.Errorf(api.CodeInvalidArgument, "the answer of task %.80q is no JSON: %v", taskID, err)
 	}
 	if isRead(taskID) {

@@ -9,6 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/printable"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
@@ -53,7 +54,7 @@ func whoIs(r *http.Request) string {
 	if p, ok := httpjson.PeerOf(r.Context()); ok && p.UID != 0 {
 		return who
 	}
-	if said == "" || api.Printable(said) != said || len(who+api.AskedBy+said) > validate.MaxText {
+	if said == "" || printable.Text(said) != said || len(who+api.AskedBy+said) > validate.MaxText {
 		return who
 	}
 	return who + api.AskedBy + said

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -162,7 +163,7 @@ func (s *statusAPI) certificateChecks() []api.Check {
 func elsewhereCheck(instances []string) api.Check {
 	return api.Check{
 		Name: "domains", Status: checkFail,
-		Message: fmt.Sprintf("%s, running with disks that are not where the volumes are: %s", api.Count(len(instances), "instance"), strings.Join(instances, ", ")),
+		Message: fmt.Sprintf("%s, running with disks that are not where the volumes are: %s", humanize.Count(len(instances), "instance"), strings.Join(instances, ", ")),
 		Advice:  "volferryctl instance show says what is different; docs/how-to/recover.md (A guest on another image than its volume)",
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/relay"
@@ -77,7 +78,7 @@ func (s *drainAPI) sayWhatStands(ctx context.Context, d api.Drain) {
 	}
 	waits := ""
 	if d.State == api.DrainRunning && pending > 0 && len(stopped) >= d.Parallel {
-		waits = "; until then nothing else begins: " + api.Count(pending, "pending volume")
+		waits = "; until then nothing else begins: " + humanize.Count(pending, "pending volume")
 	}
 	for i, m := range stopped {
 		again, back := m.Cures()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
@@ -50,7 +51,7 @@ func tooMuchRAM(p *workflow.Pause, ram map[string]standstill) *api.Error {
 		if pause := workflow.LivePauseBase + of.save + of.restore; of.save > 0 && pause > p.Live.MaxPause {
 			return api.Errorf(api.CodePauseTooLong, "cannot move volume %s with a pause of at most %s: host %s needs about %s to save %s of RAM of its guests and %s to restore it, as it did last time; "+
 				"nothing was done; allow more with --max-pause %s, or have its save_dir on a faster disk",
-				p.Migration.VolumeName, p.Live.MaxPause, h.Name, of.save.Round(time.Second), api.Bytes(of.bytes), of.restore.Round(time.Second), (pause+time.Second).Truncate(time.Second)).
+				p.Migration.VolumeName, p.Live.MaxPause, h.Name, of.save.Round(time.Second), humanize.Bytes(of.bytes), of.restore.Round(time.Second), (pause+time.Second).Truncate(time.Second)).
 				With("estimate_seconds", pause.Seconds())
 		}
 	}
@@ -88,5 +89,5 @@ func outrun(p *workflow.Pause) *api.Error {
 	}
 	return api.Errorf(api.CodePauseTooLong, "the guests of volume %s write faster than their hosts copy: %d rounds in a row have left hardly less to copy than the one before "+
 		"(%s after the last one, which copied %s in %s), and that does not fit into a pause of %s; nothing is lost, and all go on where they were: %s",
-		p.Migration.VolumeName, p.Live.Slow, api.Bytes(left), api.Bytes(copied), took.Round(time.Second/10), p.Live.MaxPause, advice)
+		p.Migration.VolumeName, p.Live.Slow, humanize.Bytes(left), humanize.Bytes(copied), took.Round(time.Second/10), p.Live.MaxPause, advice)
 }

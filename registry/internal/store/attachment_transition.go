@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
@@ -93,6 +94,6 @@ func (a attachmentRow) checkStep(in api.AttachmentTransition) error {
 
 // shelved refuses to change an attachment of an instance that is shelved and still on its host.
 func (a attachmentRow) shelved(verb string) error {
-	return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `%s`", verb, a.VolumeName, a.InstanceName, api.ShellLine("volferryctl", "instance", "shelve", a.InstanceName)).
+	return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `%s`", verb, a.VolumeName, a.InstanceName, shell.Line("volferryctl", "instance", "shelve", a.InstanceName)).
 		With("state", a.instanceState)
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/printable"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/ratelimit"
 	"github.com/volferry/volferry/registry/internal/validate"
@@ -84,7 +85,7 @@ func (s *Trail) Post(ctx context.Context, call Call, in api.EventPost) (api.Even
 			e.Details["at"] = in.At.UTC().Format(time.RFC3339Nano)
 		}
 		if len(in.Details) > 0 {
-			e.Details["posted"] = api.PrintableDetails(in.Details)
+			e.Details["posted"] = printable.Details(in.Details)
 		}
 		return tx.AddEvent(ctx, e)
 	})

@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/validate"
@@ -288,7 +289,7 @@ func (tx adoptionTx) adoptShared(ctx context.Context, in api.InstanceRegister, v
 		return MigrationActive(v, "adopt a disk of")
 	case !v.Multiattach:
 		return refuse(api.CodeVolumeInUse, "if they share it, `%s`, `%s` to a multiattach type, and adopt both again",
-			api.ShellLine("volferryctl", "instance", "forget", cmp.Or(has.InstanceName, has.InstanceID)), api.ShellLine("volferryctl", "volume", "retype", v.Name, "--type", "TYPE"))
+			shell.Line("volferryctl", "instance", "forget", cmp.Or(has.InstanceName, has.InstanceID)), shell.Line("volferryctl", "volume", "retype", v.Name, "--type", "TYPE"))
 	case !d.Shareable:
 		return refuse(api.CodeUnsupportedDisk, "its definition does not share it; %s", shareDisk(in.Name, v.Name, d))
 	case v.Location.Path != d.Location.Path:
@@ -311,14 +312,14 @@ func (tx adoptionTx) adoptShared(ctx context.Context, in api.InstanceRegister, v
 func shareDisk(instance, volume string, d api.AdoptedDisk) string {
 	if api.IsRoot(d.BootIndex) {
 		return fmt.Sprintf("it has to have <shareable/> in a definition that you give to `virsh define` with the instance off, for which no command of virsh or volferryctl is enough (`%s` prints it); then adopt it again",
-			api.ShellLine("virsh", "dumpxml", "--inactive", "--security-info", "--", instance))
+			shell.Line("virsh", "dumpxml", "--inactive", "--security-info", "--", instance))
 	}
 	attach := []string{"volferryctl", "volume", "attach", volume, instance, "--device", d.Device}
 	if d.Mode == api.ModeRO {
 		attach = append(attach, "--mode", string(d.Mode))
 	}
 	return fmt.Sprintf("take it out (`%s`), adopt the instance without it (`%s`), and attach the volume, which shares it (`%s`)",
-		api.ShellLine("virsh", "detach-disk", "--persistent", "--", instance, d.Device), api.ShellLine("volferryctl", "instance", "adopt", instance), api.ShellLine(attach...))
+		shell.Line("virsh", "detach-disk", "--persistent", "--", instance, d.Device), shell.Line("volferryctl", "instance", "adopt", instance), shell.Line(attach...))
 }
 
 // readopt takes back a volume that an instance had before it was forgotten. The volume must be

@@ -10,6 +10,7 @@ import (
 	"path"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
@@ -29,7 +30,7 @@ func LocationFields(l *api.Location) []any {
 // the directory of a shared pool is visible to other hosts, with or without the pool's name, and so
 // is a network address.
 func scopeOf(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (string, error) {
-	if api.IsRemote(l.Path) {
+	if medium.IsRemote(l.Path) {
 		return scopeShared, nil
 	}
 	var shared bool

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
@@ -136,7 +137,7 @@ func CheckPoolActive(ctx context.Context, q ledger.Querier, name string) error {
 	}
 	if !active {
 		return api.Errorf(api.CodeStateForbidden, "pool %s is active on no host: start it where it is to be (`%s`); its host reports it within seconds",
-			validate.Clip(name), api.ShellLine("virsh", "pool-start", "--", validate.Clip(name)))
+			validate.Clip(name), shell.Line("virsh", "pool-start", "--", validate.Clip(name)))
 	}
 	return nil
 }

@@ -2,7 +2,10 @@
 
 package store
 
-import "github.com/volferry/volferry/internal/api"
+import (
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
+)
 
 // NotAvailable returns the refusal of a request that needs the volume in another status.
 func NotAvailable(v api.Volume, verb string) error {
@@ -37,7 +40,7 @@ func multiattached(volume string, attachments int) error {
 // shelvedOnHost returns the refusal to move a volume of an instance that is shelved and still on
 // its host, or is being unshelved.
 func shelvedOnHost(volume, instance string) error {
-	return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `%s`", volume, instance, api.ShellLine("volferryctl", "instance", "shelve", instance)).
+	return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `%s`", volume, instance, shell.Line("volferryctl", "instance", "shelve", instance)).
 		With("state", api.InstanceShelved)
 }
 
@@ -56,9 +59,9 @@ func stopAdvice(instance string, state api.InstanceState) string {
 	case api.InstanceRunning, api.InstancePaused, api.InstanceAsleep, api.InstanceCrashed:
 		return "stop it first"
 	case api.InstanceShelved:
-		return "it is shelved and still on its host; take it off with `" + api.ShellLine("volferryctl", "instance", "shelve", instance) + "`, or unshelve and stop it"
+		return "it is shelved and still on its host; take it off with `" + shell.Line("volferryctl", "instance", "shelve", instance) + "`, or unshelve and stop it"
 	case api.InstanceError:
-		return "`" + api.ShellLine("volferryctl", "instance", "show", instance) + "` says what its host found; mend that first"
+		return "`" + shell.Line("volferryctl", "instance", "show", instance) + "` says what its host found; mend that first"
 	case api.InstanceStopped, api.InstanceShelvedOffloaded:
 	}
 	return "it has to be stopped or shelved_offloaded"
@@ -79,7 +82,7 @@ func (l instanceLock) check(verb, instance string) error {
 		return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: migration %s holds it (%s) and lets it go at its end", verb, instance, l.op, l.reason).
 			With("migration_id", l.op)
 	}
-	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `%s`, if that may be", verb, instance, l.reason, api.ShellLine("volferryctl", "instance", "unlock", instance))
+	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `%s`, if that may be", verb, instance, l.reason, shell.Line("volferryctl", "instance", "unlock", instance))
 }
 
 // CheckUnlocked refuses a change of a locked instance.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/hostcache"
 	"github.com/volferry/volferry/registry/internal/ratelimit"
@@ -215,7 +216,7 @@ func (s *Reports) nameTaken(ctx context.Context, tx *Tx, name string) error {
 	return api.Errorf(api.CodeConflict, "%s; if that is another machine, give one of the two another name (host_name in volferryd.toml); "+
 		"if it is this machine, which was installed again, give it back that id, and what it had is its own again: "+
 		"without TLS by `%s > /var/lib/volferry/host-id` while volferryd is stopped, with TLS by a certificate from `%s`; "+
-		"docs/how-to/reinstall-a-host.md has all of it", refused, api.ShellLine("echo", h.ID), api.ShellLine("volferry-registry", "issue-cert", "host", name, "--id", h.ID, "--out", name+"-again"))
+		"docs/how-to/reinstall-a-host.md has all of it", refused, shell.Line("echo", h.ID), shell.Line("volferry-registry", "issue-cert", "host", name, "--id", h.ID, "--out", name+"-again"))
 }
 
 // audit audits that a host is new, was renamed, or was booted.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/validate"
@@ -129,7 +130,7 @@ func (s *Types) Delete(ctx context.Context, call Call, ref string) (api.VolumeTy
 			return api.VolumeType{}, fmt.Errorf("count volumes of type: %w", err)
 		}
 		if volumes > 0 {
-			return api.VolumeType{}, api.Errorf(api.CodeConflict, "cannot delete the volume type %s: it is that of %s", t.Name, api.Count(volumes, "volume"))
+			return api.VolumeType{}, api.Errorf(api.CodeConflict, "cannot delete the volume type %s: it is that of %s", t.Name, humanize.Count(volumes, "volume"))
 		}
 		if m, err := types.movedTo(ctx, id); err != nil || m != nil {
 			return api.VolumeType{}, cmp.Or(err, migrationToType("delete", t.Name, m))

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
@@ -84,7 +85,7 @@ func volumeTaken(err error, id, name string) error {
 	case sqlitedb.Violates(err, "volumes.id"):
 		return api.Errorf(api.CodeConflict, "there is a volume with the id %s already", id)
 	case sqlitedb.Violates(err, "volumes.name"):
-		return api.Errorf(api.CodeConflict, "there is a volume %s already (`%s`); choose another name, or give that one another: `%s`", name, api.ShellLine("volferryctl", "volume", "show", name), api.ShellLine("volferryctl", "volume", "set", name, "--name", "NAME"))
+		return api.Errorf(api.CodeConflict, "there is a volume %s already (`%s`); choose another name, or give that one another: `%s`", name, shell.Line("volferryctl", "volume", "show", name), shell.Line("volferryctl", "volume", "set", name, "--name", "NAME"))
 	}
 	return fmt.Errorf("store volume: %w", err)
 }

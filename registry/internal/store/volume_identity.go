@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
@@ -26,7 +27,7 @@ func (s *Volumes) Identify(ctx context.Context, call Call, ref string, in api.Vo
 	}
 	return Mutate(ctx, s.db, call, "volume.identify", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		v, err := careTx{tx}.seen(ctx, ref, "store the identity of", func(v api.Volume) string {
-			return api.ShellLine("volferryctl", "volume", "set", v.Name, "--identity", in.Identity)
+			return shell.Line("volferryctl", "volume", "set", v.Name, "--identity", in.Identity)
 		})
 		if err != nil {
 			return v, err

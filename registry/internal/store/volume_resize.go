@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
+	"github.com/volferry/volferry/internal/shell"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
@@ -131,7 +133,7 @@ func (s *Volumes) EndResize(ctx context.Context, call Call, ref string, in api.V
 		}
 		size := cmp.Or(in.SizeBytes, v.SizeBytes)
 		if size < v.SizeBytes {
-			return v, validate.Invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(size))
+			return v, validate.Invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, humanize.ExactBytes(v.SizeBytes), humanize.ExactBytes(size))
 		}
 		if size > v.SizeBytes {
 			if err := resize.setSize(ctx, v, size); err != nil {
@@ -161,7 +163,7 @@ func (s *Volumes) Grow(ctx context.Context, call Call, ref string, in api.Volume
 	return Mutate(ctx, s.db, call, "volume.grow", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		resize := resizeTx{tx}
 		v, err := careTx{tx}.seen(ctx, ref, "change the size of", func(v api.Volume) string {
-			return api.ShellLine("volferryctl", "volume", "set-size", v.Name, "--size", strconv.FormatInt(in.SizeBytes, 10), "--evidence", "TEXT")
+			return shell.Line("volferryctl", "volume", "set-size", v.Name, "--size", strconv.FormatInt(in.SizeBytes, 10), "--evidence", "TEXT")
 		})
 		if err != nil {
 			return v, err
@@ -170,9 +172,9 @@ func (s *Volumes) Grow(ctx context.Context, call Call, ref string, in api.Volume
 		case v.SizeBytes == in.SizeBytes:
 			return v, nil
 		case v.SizeBytes != in.FromBytes:
-			return v, api.Errorf(api.CodeConflict, "volume %s has %s, no longer %s", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(in.FromBytes))
+			return v, api.Errorf(api.CodeConflict, "volume %s has %s, no longer %s", v.Name, humanize.ExactBytes(v.SizeBytes), humanize.ExactBytes(in.FromBytes))
 		case in.SizeBytes < v.SizeBytes:
-			return v, validate.Invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(in.SizeBytes))
+			return v, validate.Invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, humanize.ExactBytes(v.SizeBytes), humanize.ExactBytes(in.SizeBytes))
 		case v.Location.IsSlice(): // its image is larger than the volume anyway
 			return v, api.Errorf(api.CodeStateForbidden, "volume %s is the beginning of what is at %s, and gets more of that by a resize alone", v.Name, v.Location.Path)
 		case v.MigrationID != "":

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
@@ -55,7 +56,7 @@ func (s *Volumes) SetSize(ctx context.Context, call Call, asked api.Volume, in a
 		case v.Generation != asked.Generation || v.Location != asked.Location || seen.Path != v.Location.Path:
 			return v, api.Errorf(api.CodeConflict, "volume %s has changed while host %s looked at its image; ask again", v.Name, seen.Host)
 		case seen.SizeBytes != in.SizeBytes:
-			return v, api.Errorf(api.CodeSizeMismatch, "cannot set the size of volume %s to %s: host %s reports that its image %s has %s", v.Name, api.ExactBytes(in.SizeBytes), seen.Host, v.Location.Path, api.ExactBytes(seen.SizeBytes)).
+			return v, api.Errorf(api.CodeSizeMismatch, "cannot set the size of volume %s to %s: host %s reports that its image %s has %s", v.Name, humanize.ExactBytes(in.SizeBytes), seen.Host, v.Location.Path, humanize.ExactBytes(seen.SizeBytes)).
 				With("size_bytes", v.SizeBytes).With("found_bytes", seen.SizeBytes)
 		case v.SizeBytes == in.SizeBytes:
 			return v, nil

@@ -2,7 +2,10 @@
 
 package validate
 
-import "github.com/volferry/volferry/internal/api"
+import (
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/printable"
+)
 
 // ReportedError returns a checked error of a host for users. It drops the host's commands: the
 // registry's clients print commands to copy, and a compromised host must not choose them.
@@ -10,7 +13,7 @@ func ReportedError(e *api.Error) *api.Error {
 	if e == nil {
 		return nil
 	}
-	out := &api.Error{Code: e.Code, Message: api.Printable(e.Message), Details: api.PrintableDetails(e.Details)}
+	out := &api.Error{Code: e.Code, Message: printable.Text(e.Message), Details: printable.Details(e.Details)}
 	delete(out.Details, api.DetailCure)
 	return out
 }

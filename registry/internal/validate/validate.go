@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Bounds of texts, in bytes.
@@ -174,7 +175,7 @@ func Location(what string, l api.Location) error {
 	case l.Path == "":
 	case len(l.Path) > MaxPath:
 		return Invalid("the path of the %s is longer than %d bytes", what, MaxPath)
-	case api.IsNetwork(l.Path):
+	case medium.IsNetwork(l.Path):
 		if err := networkLocation(what, l); err != nil {
 			return err
 		}
@@ -227,7 +228,7 @@ func luks(what string, l api.Location) error {
 	if !l.IsLUKS() {
 		return nil
 	}
-	if l.Format != api.FormatRaw || l.IsSlice() || api.IsNetwork(l.Path) {
+	if l.Format != api.FormatRaw || l.IsSlice() || medium.IsNetwork(l.Path) {
 		return Invalid("the %s is said to be a LUKS container, which only all of a raw file or device can be", what)
 	}
 	return ID("LUKS secret of the "+what, l.LUKSSecret)
@@ -235,11 +236,11 @@ func luks(what string, l api.Location) error {
 
 // networkLocation checks a location with a network address as its path.
 func networkLocation(what string, l api.Location) error {
-	if err := api.CheckAddress(l.Path); err != nil {
+	if err := medium.CheckAddress(l.Path); err != nil {
 		return err
 	}
 	if l.Pool != "" || l.Format != api.FormatRaw {
-		return Invalid("the %s is %s, which is in no pool and raw", what, api.AddressKind(l.Path))
+		return Invalid("the %s is %s, which is in no pool and raw", what, medium.AddressKind(l.Path))
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
@@ -110,6 +111,6 @@ func (tx *changeTx) drainConflict(ctx context.Context, pool string) error {
 	if err := tx.QueryRowContext(ctx, "SELECT id, state FROM drains WHERE pool = ? AND state IN ('running', 'paused')", pool).Scan(&id, &state); err != nil {
 		return fmt.Errorf("read drain of pool: %w", err)
 	}
-	return api.Errorf(api.CodeConflict, "the pool %s is being drained already: drain %s is %s; let it run on, or stop it first; `%s` says what it waits for", pool, id, state, api.ShellLine("volferryctl", "drain", "show", id)).
+	return api.Errorf(api.CodeConflict, "the pool %s is being drained already: drain %s is %s; let it run on, or stop it first; `%s` says what it waits for", pool, id, state, shell.Line("volferryctl", "drain", "show", id)).
 		With("drain_id", id)
 }

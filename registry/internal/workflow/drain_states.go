@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
@@ -64,7 +65,7 @@ func (s *Drains) Finish(ctx context.Context, call store.Call, drainID string) (a
 			}
 		}
 		if arrived > 0 {
-			return d, api.Errorf(api.CodeConflict, "drain %s has %s left", d.ID, api.Count(arrived, "volume"))
+			return d, api.Errorf(api.CodeConflict, "drain %s has %s left", d.ID, humanize.Count(arrived, "volume"))
 		}
 		return s.setState(ctx, tx, d, api.DrainDone)
 	})

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
@@ -158,7 +159,7 @@ func checkDrainVolume(d api.Drain, was, v api.DrainVolume) error {
 		}
 	}
 	if moving >= d.Parallel {
-		return api.Errorf(api.CodeConflict, "drain %s moves %s, and no more at once", d.ID, api.Count(moving, "volume"))
+		return api.Errorf(api.CodeConflict, "drain %s moves %s, and no more at once", d.ID, humanize.Count(moving, "volume"))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
@@ -25,7 +26,7 @@ import (
 func (s *Pauses) Adopt(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
 	return s.adopt(ctx, call, "migration.pause_adopt", id, saved, present, func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error) {
 		if dst.Path != "" {
-			command := api.ShellLine("volferryctl", "migration", "complete", id)
+			command := shell.Line("volferryctl", "migration", "complete", id)
 			return Pause{}, api.Errorf(api.CodeNeedsOperator,
 				"cannot wake the guests of migration %s at %s, where the registry has volume %s: some were to be woken with it at %s, so the move had got past that when the history was lost, "+
 					"and what was woken then has written to %s, which is the good copy; nothing was changed; `%s` brings volume and guests there",
@@ -62,7 +63,7 @@ func (s *Pauses) AdoptMoved(ctx context.Context, call store.Call, id string, sav
 	return s.adopt(ctx, call, "migration.pause_adopt_moved", id, saved, present, func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error) {
 		if dst.Path == "" {
 			return Pause{}, api.Errorf(api.CodeStateForbidden, "cannot complete migration %s of volume %s: no guest was to be woken elsewhere than at %s; `%s` wakes them there",
-				id, v.Name, store.Place(v.Location), api.ShellLine("volferryctl", "migration", "cancel", id))
+				id, v.Name, store.Place(v.Location), shell.Line("volferryctl", "migration", "cancel", id))
 		}
 		if err := validate.Location("destination", dst); err != nil {
 			return Pause{}, err
@@ -191,7 +192,7 @@ func (tx *changeTx) endsOfSaved(ctx context.Context, id string, saved map[string
 			}
 			refuse := func(format string, args ...any) error {
 				return api.Errorf(api.CodeChainChanged, "cannot take up migration %s of volume %s: %s; `%s` on its host says where its guest is, and nothing was changed", id, v.Name,
-					fmt.Sprintf(format, args...), api.ShellLine("volferryctl", "volume", "which", v.Name)).With("instance_id", g.InstanceID)
+					fmt.Sprintf(format, args...), shell.Line("volferryctl", "volume", "which", v.Name)).With("instance_id", g.InstanceID)
 			}
 			// A host's report of another host's guest must not move a volume.
 			var own bool

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // resumeWindow is how long after the first guest another may still be resumed: all are resumed at
@@ -53,7 +54,7 @@ func (p Pause) callCommand() string {
 	if p.Phase == PauseCancelling || p.Phase == PauseDone && p.Migration.State == api.MigrationCancelled {
 		verb = "cancel"
 	}
-	return api.ShellLine("volferryctl", "migration", verb, p.Migration.ID)
+	return shell.Line("volferryctl", "migration", verb, p.Migration.ID)
 }
 
 // discardCommand returns the command that discards the memory of all guests that may not be
@@ -61,7 +62,7 @@ func (p Pause) callCommand() string {
 func (p Pause) discardCommand() string { return p.callCommand() + " --discard-memory" }
 
 func startCommand(g PauseInstance) string {
-	return api.ShellLine("volferryctl", "instance", "start", g.Name)
+	return shell.Line("volferryctl", "instance", "start", g.Name)
 }
 
 // cured adds the operator's commands to the error that blocks a move. They discard memory that may

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
@@ -229,10 +230,10 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 	case !slices.Contains(present, g.Host.ID):
 		return g, refuse(api.CodeHypervisorUnavailable, "cannot be saved: its host is not there; look at volferryd on that host")
 	case state == api.InstancePaused && rest == api.InstanceAsleep:
-		return g, refuse(api.CodeInstanceBusy, "cannot be saved: it is asleep (S3); `%s` on that host wakes it; migrate again then", api.ShellLine("virsh", "dompmwakeup", "--", g.Name))
+		return g, refuse(api.CodeInstanceBusy, "cannot be saved: it is asleep (S3); `%s` on that host wakes it; migrate again then", shell.Line("virsh", "dompmwakeup", "--", g.Name))
 	case state == api.InstancePaused && rest == api.InstanceCrashed:
 		return g, refuse(api.CodeInstanceBusy, "cannot be saved: it has crashed, and its process is kept; `%s` and then `%s` on that host boot it again; migrate again then",
-			api.ShellLine("virsh", "reset", "--", g.Name), api.ShellLine("virsh", "resume", "--", g.Name))
+			shell.Line("virsh", "reset", "--", g.Name), shell.Line("virsh", "resume", "--", g.Name))
 	}
 	return g, tx.CheckNoSplitBrain("migrate volume "+v.Name+" of instance "+g.Name, g.ID, g.Host.ID)
 }

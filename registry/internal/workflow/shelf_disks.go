@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -16,7 +17,7 @@ func checkUnshelvable(i api.Instance) error {
 		return err
 	}
 	if i.LacksRoot() {
-		return api.Errorf(api.CodeRootVolumeMissing, "cannot unshelve instance %s without a root device volume; attach one with `%s`", i.Name, api.ShellLine("volferryctl", "volume", "attach", "VOLUME", i.Name, "--root")).
+		return api.Errorf(api.CodeRootVolumeMissing, "cannot unshelve instance %s without a root device volume; attach one with `%s`", i.Name, shell.Line("volferryctl", "volume", "attach", "VOLUME", i.Name, "--root")).
 			With("device", i.RootSlot().Device)
 	}
 	return nil

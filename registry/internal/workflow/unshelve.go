@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -40,7 +41,7 @@ func (s *Shelf) PlanUnshelve(ctx context.Context, ref, hostRef string) (Unshelve
 		case held && asked != "" && asked != i.hostID && i.claimOp != "":
 			return plan, api.Errorf(api.CodeConflict, "cannot unshelve instance %s there: host %s is bringing it back", i.Name, i.Host)
 		case held && asked != "" && asked != i.hostID:
-			return plan, api.Errorf(api.CodeStateForbidden, "cannot unshelve instance %s there: it is still on host %s; take it off that with `%s` first", i.Name, i.Host, api.ShellLine("volferryctl", "instance", "shelve", i.Name)).With("state", i.State)
+			return plan, api.Errorf(api.CodeStateForbidden, "cannot unshelve instance %s there: it is still on host %s; take it off that with `%s` first", i.Name, i.Host, shell.Line("volferryctl", "instance", "shelve", i.Name)).With("state", i.State)
 		}
 		if err := checkUnshelvable(i.Instance); err != nil || held {
 			return plan, err

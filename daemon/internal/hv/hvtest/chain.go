@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // SetConfigChain implements hv.Hypervisor. Like libvirt it opens no file.
@@ -141,7 +141,7 @@ func checkChain(chain []hv.Image) error {
 }
 
 func checkImage(img hv.Image) error {
-	if img.Path == "" || img.Format == "" || (img.Type != hv.SourceFile && img.Type != hv.SourceBlock && img.Type != hv.SourceNetwork) || (img.Type == hv.SourceNetwork) != api.IsNetwork(img.Path) {
+	if img.Path == "" || img.Format == "" || (img.Type != hv.SourceFile && img.Type != hv.SourceBlock && img.Type != hv.SourceNetwork) || (img.Type == hv.SourceNetwork) != medium.IsNetwork(img.Path) {
 		return fmt.Errorf("%w: image %+v", hv.ErrUnsupported, img)
 	}
 	if img.SliceBytes != 0 && img.Format != Raw {

@@ -18,7 +18,7 @@ import (
 	"sync"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // BlockSize is the size of one block of content, which holds one number.
@@ -271,7 +271,7 @@ func (m *Images) open(path string) (*image, error) {
 	return img, nil
 }
 
-func isLocked(path string) bool { return !api.IsNetwork(path) }
+func isLocked(path string) bool { return !medium.IsNetwork(path) }
 
 func (m *Images) openForWrite(path string) (*image, error) {
 	if readers, writers := m.holders(path); readers+writers > 0 && isLocked(path) {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 const (
@@ -26,7 +26,7 @@ func (f *Fake) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.
 			return hv.ErrNotActive
 		}
 		for _, path := range paths {
-			if _, err := f.open(path); err != nil && !api.IsNetwork(path) {
+			if _, err := f.open(path); err != nil && !medium.IsNetwork(path) {
 				return err
 			}
 			found = append(found, dom.has(path)...)
@@ -43,10 +43,10 @@ func (f *Fake) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.
 // own answer, if it can be queried.
 func (d *domain) has(path string) (found []hv.OpenFile) {
 	pid := firstPID + d.Run
-	if api.IsNetwork(path) && d.lost() {
+	if medium.IsNetwork(path) && d.lost() {
 		return []hv.OpenFile{{Path: path, PID: pid, Writable: true}}
 	}
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		for i, h := range d.opens() {
 			if h.path == path {
 				found = append(found, hv.OpenFile{Path: path, PID: pid, Node: fmt.Sprintf("libvirt-%d-storage", i), Writable: h.writable})

@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // PauseInput is the input of ops that suspend, save and restore an instance for a migration with
@@ -37,7 +38,7 @@ func (in *PauseInput) Owner() string { return guard.OwnerPause + in.MigrationID 
 
 func (in *PauseInput) reason() string {
 	return fmt.Sprintf("instance %s is saved while volume %s moves with all its guests paused; `%s` says how far it is",
-		in.InstanceName, in.VolumeName, api.ShellLine("volferryctl", "migration", "show", in.MigrationID))
+		in.InstanceName, in.VolumeName, shell.Line("volferryctl", "migration", "show", in.MigrationID))
 }
 
 // SaveImagePath returns the path of an instance's save image for a migration.

@@ -9,6 +9,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // savable refuses a domain with RAM or a disk that could not be restored.
@@ -21,7 +22,7 @@ func savable(dom *hv.Domain, in *PauseInput) error {
 	case !dom.Persistent:
 		return cannot("its domain is transient")
 	case dom.ManagedSave:
-		return cannot("it was saved by libvirt, with its disks as they were then; start it, or drop that: %s", api.ShellLine("virsh", "managedsave-remove", "--", dom.Name))
+		return cannot("it was saved by libvirt, with its disks as they were then; start it, or drop that: %s", shell.Line("virsh", "managedsave-remove", "--", dom.Name))
 	case dom.State == hv.StateOther:
 		return api.Errorf(api.CodeInstanceBusy, "cannot save instance %s: %s", in.InstanceName, request.Unsettled(dom))
 	case !uses(dom.ConfigDisk(in.Device), in.Location.Path):
@@ -77,7 +78,7 @@ func uses(d *hv.Disk, path string) bool {
 
 func (in *PauseInput) chainChanged(where string) error {
 	return api.Errorf(api.CodeChainChanged, "disk %s in the %s of instance %s is not volume %s at %s; `%s` shows what is known",
-		in.Device, where, in.InstanceName, in.VolumeName, in.Location.Path, api.ShellLine("volferryctl", "volume", "which", in.VolumeName))
+		in.Device, where, in.InstanceName, in.VolumeName, in.Location.Path, shell.Line("volferryctl", "volume", "which", in.VolumeName))
 }
 
 // Bytes returns an upper bound for a domain's save image: its RAM and QEMU's device state.

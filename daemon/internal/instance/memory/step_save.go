@@ -16,6 +16,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // CheckSave makes every check that needs no change. before is the state that an earlier op, which
@@ -86,7 +88,7 @@ func (e *Env) checkRoom(in *PauseInput, need int64, what string) error {
 	}
 	if free < need {
 		return api.Errorf(api.CodeNoSpace, "cannot save instance %s: %s may take %s and %s has %s free; make room or set save_dir",
-			in.InstanceName, what, api.ExactBytes(need), e.cfg.SaveDir, api.ExactBytes(free)).With("free_bytes", free).With("needed_bytes", need)
+			in.InstanceName, what, humanize.ExactBytes(need), e.cfg.SaveDir, humanize.ExactBytes(free)).With("free_bytes", free).With("needed_bytes", need)
 	}
 	return nil
 }
@@ -145,7 +147,7 @@ func saveTooLate(in *PauseInput, yes bool) error {
 func (e *Env) pausedDomain(ctx context.Context, in *PauseInput) (*hv.Domain, error) {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err == nil && dom == nil {
-		err = api.Errorf(api.CodeNotFound, "instance %s is not defined on this host; `%s` says what is known", in.InstanceName, api.ShellLine("volferryctl", "instance", "show", in.InstanceName))
+		err = api.Errorf(api.CodeNotFound, "instance %s is not defined on this host; `%s` says what is known", in.InstanceName, shell.Line("volferryctl", "instance", "show", in.InstanceName))
 	}
 	return dom, err
 }

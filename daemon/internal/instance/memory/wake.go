@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // waitSave is the wait for the end of libvirt's save.
@@ -177,8 +178,8 @@ func (e *Env) awake(in *PauseInput, dom *hv.Domain) (remark string, err error) {
 func (in *PauseInput) needsOperator(err error) error {
 	return api.Errorf(api.CodeNeedsOperator,
 		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, ask again (`%s`; of a move that is being taken back `%s`); to give its memory up, say so to that call (--discard-memory), or remove the file first (`%s`): the instance is then restored stopped, as after a power cut",
-		in.InstanceName, err, in.Memory, in.VolumeName, in.Location.Path, api.ShellLine("volferryctl", "migration", "complete", in.MigrationID),
-		api.ShellLine("volferryctl", "migration", "cancel", in.MigrationID), api.ShellLine("rm", "--", in.Memory)).With("memory", in.Memory)
+		in.InstanceName, err, in.Memory, in.VolumeName, in.Location.Path, shell.Line("volferryctl", "migration", "complete", in.MigrationID),
+		shell.Line("volferryctl", "migration", "cancel", in.MigrationID), shell.Line("rm", "--", in.Memory)).With("memory", in.Memory)
 }
 
 // permit waits for the registry's permission for the next action: only the registry knows which

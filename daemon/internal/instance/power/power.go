@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 const (
@@ -101,8 +102,8 @@ func (e *Env) PowerOff(ctx context.Context, s *subject.Subject, how subject.Stop
 		} else if !more {
 			return api.Errorf(api.CodeInstanceBusy, "instance %s has not shut down within %s and runs on; it was asked to, and may still do so later: a guest that boots, or has no ACPI, does not hear it. "+
 				"Wait and see (`%s`), ask it once more (`%s`), or cut its power (`%s`)",
-				s.InstanceName, how.Timeout(), api.ShellLine("volferryctl", "instance", "show", s.InstanceName),
-				api.ShellLine("volferryctl", "instance", "stop", s.InstanceName, "--timeout", "10m"), api.ShellLine("volferryctl", "instance", "stop", s.InstanceName, "--force"))
+				s.InstanceName, how.Timeout(), shell.Line("volferryctl", "instance", "show", s.InstanceName),
+				shell.Line("volferryctl", "instance", "stop", s.InstanceName, "--timeout", "10m"), shell.Line("volferryctl", "instance", "stop", s.InstanceName, "--force"))
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 var verbs = map[string]string{
@@ -26,7 +27,7 @@ func (e *Env) CheckPower(ctx context.Context, kind string, in *subject.PowerInpu
 		return subject.Locked(verb, inst)
 	}
 	if inst.State.OnShelf() {
-		return subject.Forbidden(verb, inst.Name, "it is %s; `%s` brings it back", inst.State, api.ShellLine("volferryctl", "instance", "unshelve", inst.Name))
+		return subject.Forbidden(verb, inst.Name, "it is %s; `%s` brings it back", inst.State, shell.Line("volferryctl", "instance", "unshelve", inst.Name))
 	}
 	dom, err := e.subject.Domain(ctx, inst.ID)
 	if err != nil {
@@ -65,7 +66,7 @@ func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, 
 		return err
 	}
 	if what := subject.Differs(dom, atts); what != "" {
-		return api.Errorf(api.CodeChainChanged, "cannot %s instance %s: %s. The guest would not start on its volume: `volferryctl volume which` says what each witness has; if the registry is right, `%s` puts the volume's path back into the definition", verb, inst.Name, what, api.ShellLine("volferryctl", "instance", "repair", inst.Name))
+		return api.Errorf(api.CodeChainChanged, "cannot %s instance %s: %s. The guest would not start on its volume: `volferryctl volume which` says what each witness has; if the registry is right, `%s` puts the volume's path back into the definition", verb, inst.Name, what, shell.Line("volferryctl", "instance", "repair", inst.Name))
 	}
 	return e.subject.OnItsDevices(ctx, verb, inst.Name, atts)
 }
@@ -74,7 +75,7 @@ func inState(kind string, dom *hv.Domain, name string, force bool) error {
 	verb := verbs[kind]
 	switch {
 	case dom == nil:
-		return api.Errorf(api.CodeNotFound, "cannot %s instance %s: it is not defined on this host; `%s` says what is known", verb, name, api.ShellLine("volferryctl", "instance", "show", name))
+		return api.Errorf(api.CodeNotFound, "cannot %s instance %s: it is not defined on this host; `%s` says what is known", verb, name, shell.Line("volferryctl", "instance", "show", name))
 	case dom.State == hv.StateOther && (kind != subject.KindStop || !force):
 		return api.Errorf(api.CodeInstanceBusy, "cannot %s instance %s: %s", verb, name, request.Unsettled(dom))
 	case kind == subject.KindStart:

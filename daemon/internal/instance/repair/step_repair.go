@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Input is the input of a repair. Without Whole an op of a migration waits for the operator and
@@ -159,10 +160,10 @@ func plugAgain(dom *hv.Domain, a *api.Attachment) string {
 	}
 	commands := []string{}
 	if _, elsewhere, _ := location.DiskOf([]hv.Domain{*dom}, a.Location.Path); elsewhere != "" {
-		commands = append(commands, api.ShellLine("virsh", "detach-disk", "--config", "--", dom.Name, elsewhere))
+		commands = append(commands, shell.Line("virsh", "detach-disk", "--config", "--", dom.Name, elsewhere))
 	}
 	commands = append(commands,
-		api.ShellLine("volferryctl", "volume", "detach", subject.VolumeOf(a), dom.Name),
-		api.AttachLine(subject.VolumeOf(a), dom.Name, a.Device, api.IsRoot(a.BootIndex), a.Mode))
+		shell.Line("volferryctl", "volume", "detach", subject.VolumeOf(a), dom.Name),
+		shell.AttachVolume(subject.VolumeOf(a), dom.Name, a.Device, api.IsRoot(a.BootIndex), a.Mode == api.ModeRO))
 	return "Attach it anew, as a new disk is attached: `" + strings.Join(commands, "`, then `") + "`"
 }

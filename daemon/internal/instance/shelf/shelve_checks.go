@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // ShelveInput is the input of a shelve.
@@ -82,7 +83,7 @@ func mayLeave(dom *hv.Domain, name string, force bool) error {
 	}
 	switch {
 	case dom == nil:
-		return api.Errorf(api.CodeNotFound, "cannot shelve instance %s: it is not defined on this host; `%s` says what is known", name, api.ShellLine("volferryctl", "instance", "show", name))
+		return api.Errorf(api.CodeNotFound, "cannot shelve instance %s: it is not defined on this host; `%s` says what is known", name, shell.Line("volferryctl", "instance", "show", name))
 	case !dom.Persistent:
 		return subject.Forbidden(verb, name, "it is transient; define it first (virsh dumpxml, virsh define)")
 	case dom.State == hv.StateOther:
@@ -90,11 +91,11 @@ func mayLeave(dom *hv.Domain, name string, force bool) error {
 	case dom.State == hv.StatePaused && !force:
 		return subject.Forbidden(verb, name, "it is paused and cannot shut down; unpause it first, or use --force")
 	case dom.ManagedSave:
-		return left("a managed save image", "start it, or remove the image ("+api.ShellLine("virsh", "managedsave-remove", "--", name)+")")
+		return left("a managed save image", "start it, or remove the image ("+shell.Line("virsh", "managedsave-remove", "--", name)+")")
 	case dom.Snapshots > 0:
-		return left("snapshots", "delete them first ("+api.ShellLine("virsh", "snapshot-list", "--", name)+")")
+		return left("snapshots", "delete them first ("+shell.Line("virsh", "snapshot-list", "--", name)+")")
 	case dom.Checkpoints > 0:
-		return left("checkpoints", "delete them first ("+api.ShellLine("virsh", "checkpoint-list", "--", name)+")")
+		return left("checkpoints", "delete them first ("+shell.Line("virsh", "checkpoint-list", "--", name)+")")
 	}
 	return request.AtHome("cannot shelve instance "+name, dom)
 }
@@ -117,7 +118,7 @@ func (e *Env) notMoving(ctx context.Context, inst api.Instance) error {
 func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
 	for _, a := range atts {
 		if a.State != api.AttachmentAttached {
-			return api.Errorf(api.CodeConflict, "cannot shelve instance %s: its disk %s is only %s; wait, or `%s`", dom.Name, a.Device, a.State, api.ShellLine("volferryctl", "attachment", "delete", a.ID, "--force"))
+			return api.Errorf(api.CodeConflict, "cannot shelve instance %s: its disk %s is only %s; wait, or `%s`", dom.Name, a.Device, a.State, shell.Line("volferryctl", "attachment", "delete", a.ID, "--force"))
 		}
 	}
 	if what := subject.Differs(dom, atts); what != "" {

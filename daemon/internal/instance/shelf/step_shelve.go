@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // The steps with names for other code.
@@ -99,7 +100,7 @@ func (e *Env) guardShelf(s *subject.Subject) error {
 }
 
 func shelfReason(name string) string {
-	return "instance " + name + " is shelved, or another host's; `" + api.ShellLine("volferryctl", "instance", "unshelve", name) + "`"
+	return "instance " + name + " is shelved, or another host's; `" + shell.Line("volferryctl", "instance", "unshelve", name) + "`"
 }
 
 // stored identifies the registry's definition.

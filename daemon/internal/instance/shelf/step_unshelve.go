@@ -17,6 +17,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // The steps with names for other packages.
@@ -235,7 +237,7 @@ func (e *Env) StepDefine() op.Step {
 		err := e.hv.UndefineDomain(ctx, in.InstanceID)
 		if errors.Is(err, hv.ErrActive) {
 			return op.UnknownOutcome(api.Errorf(api.CodeStateForbidden, "instance %s runs, though it is guarded and not this host's; stop it (`%s`), and ask again, which goes on with it (`%s`)",
-				in.InstanceName, api.ShellLine("virsh", "destroy", "--", in.InstanceName), api.ShellLine("volferryctl", "instance", "unshelve", in.InstanceName)))
+				in.InstanceName, shell.Line("virsh", "destroy", "--", in.InstanceName), shell.Line("volferryctl", "instance", "unshelve", in.InstanceName)))
 		}
 		return request.HV(err)
 	}
@@ -318,7 +320,7 @@ func differsFromShelf(dom *hv.Domain, got claimed) string {
 		}
 	}
 	if volumes != len(got.Attachments) {
-		return fmt.Sprintf("its domain has %s, and the registry has %s attached to it", api.Count(volumes, "disk"), api.Count(len(got.Attachments), "volume"))
+		return fmt.Sprintf("its domain has %s, and the registry has %s attached to it", humanize.Count(volumes, "disk"), humanize.Count(len(got.Attachments), "volume"))
 	}
 	for _, a := range got.Attachments {
 		d := dom.ConfigDisk(a.Device)

@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // StepAdmitUnshelve repeats the checks of an unshelve.
@@ -66,8 +67,8 @@ func (e *Env) notFromShelf(ctx context.Context, inst api.Instance, dom *hv.Domai
 		}
 	}
 	if dom.State.Active() {
-		return refused("its guest runs on the volumes: if the registry was restored from a backup, docs/how-to/lose-a-host.md (The registry is lost) says how it is kept; else shut it down (`%s`), and ask again", api.ShellLine("virsh", "shutdown", "--", dom.Name))
+		return refused("its guest runs on the volumes: if the registry was restored from a backup, docs/how-to/lose-a-host.md (The registry is lost) says how it is kept; else shut it down (`%s`), and ask again", shell.Line("virsh", "shutdown", "--", dom.Name))
 	}
-	undefine := api.ShellLine("virsh", "undefine", "--keep-nvram", "--", dom.Name)
+	undefine := shell.Line("virsh", "undefine", "--keep-nvram", "--", dom.Name)
 	return refused("it is off, and its disks are the volumes, which an undefine does not touch: if what is on the shelf is to be the instance, undefine it (`%s`)", undefine)
 }

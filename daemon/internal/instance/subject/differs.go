@@ -9,6 +9,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Differs returns how a domain's disks differ from its attachments, or "": in the definition and
@@ -20,7 +21,7 @@ func Differs(dom *hv.Domain, atts []api.Attachment) string {
 			continue // an op is changing it
 		}
 		if !dom.Persistent {
-			return fmt.Sprintf("it has no definition any more: somebody has undefined it, and it is gone once it is off; define it again while it runs: %s", api.DefineAgain(dom.Name))
+			return fmt.Sprintf("it has no definition any more: somebody has undefined it, and it is gone once it is off; define it again while it runs: %s", shell.DefineAgain(dom.Name))
 		}
 		if what := DefinitionDiffers(dom, a); what != "" {
 			return what
@@ -28,7 +29,7 @@ func Differs(dom *hv.Domain, atts []api.Attachment) string {
 		if !dom.State.Active() {
 			continue
 		}
-		live := side{"the running guest", "the running guest's disk", api.ShellLine("virsh", "dumpxml", "--", dom.Name), dom.LiveDisk(a.Device)}
+		live := side{"the running guest", "the running guest's disk", shell.Line("virsh", "dumpxml", "--", dom.Name), dom.LiveDisk(a.Device)}
 		if what := live.differs(a); what != "" {
 			return what + ". What the guest writes there, its volume does not get; volferryctl volume which and docs/how-to/recover.md (A guest on another image than its volume) say more"
 		}
@@ -38,7 +39,7 @@ func Differs(dom *hv.Domain, atts []api.Attachment) string {
 
 // DefinitionDiffers is Differs for one attachment in the definition.
 func DefinitionDiffers(dom *hv.Domain, a *api.Attachment) string {
-	config := side{"its definition", "its disk", api.ShellLine("virsh", "dumpxml", "--inactive", "--", dom.Name), dom.ConfigDisk(a.Device)}
+	config := side{"its definition", "its disk", shell.Line("virsh", "dumpxml", "--inactive", "--", dom.Name), dom.ConfigDisk(a.Device)}
 	return config.differs(a)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Forbidden returns a refusal by an instance's state.
@@ -22,12 +23,12 @@ func Locked(verb string, inst api.Instance) *api.Error {
 		return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); migration %s unlocks it when it is over", verb, inst.Name, inst.LockReason, inst.LockedBy).
 			With("locked_by", inst.LockedBy)
 	}
-	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `%s`, if that may be", verb, inst.Name, inst.LockReason, api.ShellLine("volferryctl", "instance", "unlock", inst.Name))
+	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `%s`, if that may be", verb, inst.Name, inst.LockReason, shell.Line("volferryctl", "instance", "unlock", inst.Name))
 }
 
 // NoRoot returns the refusal for an instance without its root volume.
 func NoRoot(verb, name string) *api.Error {
-	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `%s`", verb, name, api.ShellLine("volferryctl", "volume", "attach", "VOLUME", name, "--root"))
+	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `%s`", verb, name, shell.Line("volferryctl", "volume", "attach", "VOLUME", name, "--root"))
 }
 
 // RefusedFor returns a refusal of a migration in the caller's form.

@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // RestingOf is AtRest, or nothing while the registry is silent.
@@ -26,7 +27,7 @@ func (e *Env) RestingOf(ctx context.Context, id string) ([]api.Attachment, error
 func (e *Env) OnItsDevices(ctx context.Context, verb, name string, atts []api.Attachment) error {
 	silent := false
 	for _, a := range atts {
-		if silent && api.IsNetwork(a.Location.Path) {
+		if silent && medium.IsNetwork(a.Location.Path) {
 			continue
 		}
 		if err := e.locations.CheckImages(a.Location); err != nil {
@@ -36,7 +37,7 @@ func (e *Env) OnItsDevices(ctx context.Context, verb, name string, atts []api.At
 		if api.CodeOf(err) == api.CodeChainChanged {
 			return image.Prefixed(fmt.Sprintf("cannot %s instance %s: volume %s", verb, name, a.VolumeName), err)
 		}
-		silent = silent || err != nil && api.IsNetwork(a.Location.Path)
+		silent = silent || err != nil && medium.IsNetwork(a.Location.Path)
 	}
 	return nil
 }

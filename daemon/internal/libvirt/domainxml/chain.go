@@ -12,7 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/rbd"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // HasConfigChain reports whether the disk in a definition has exactly this chain, with an explicit
@@ -108,7 +108,7 @@ func setSource(source *etree.Element, img hv.Image, clusters rbd.Clusters) {
 	removeAll(source, "host")
 	removeAll(source, "auth")
 	switch {
-	case api.IsRBD(img.Path):
+	case medium.IsRBD(img.Path):
 		setRBD(source, img.Path, clusters)
 	case img.Type == hv.SourceNetwork:
 		setExport(source, img.Path)

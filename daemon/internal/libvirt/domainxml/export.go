@@ -10,7 +10,7 @@ import (
 	"github.com/beevik/etree"
 	"libvirt.org/go/libvirtxml"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 const (
@@ -31,7 +31,7 @@ func exportOf(src *libvirtxml.DomainDiskSource) string {
 		x.Identity != nil || x.KnownHosts != nil || x.Initiator != nil || x.Snapshot != nil || x.Config != nil || x.Reconnect != nil || x.Auth != nil {
 		return ""
 	}
-	export := api.NBDExport{Name: x.Name}
+	export := medium.NBDExport{Name: x.Name}
 	switch host := x.Hosts[0]; {
 	case host.Transport == transportUnix && host.Name == "" && host.Port == "":
 		export.Socket = host.Socket
@@ -45,14 +45,14 @@ func exportOf(src *libvirtxml.DomainDiskSource) string {
 }
 
 func exportSource(uri string) *libvirtxml.DomainDiskSourceNetwork {
-	export, _ := api.ParseNBD(uri) // sourceAttr has checked it
+	export, _ := medium.ParseNBD(uri) // sourceAttr has checked it
 	return &libvirtxml.DomainDiskSourceNetwork{
 		Protocol: protocolNBD, Name: export.Name,
 		Hosts: []libvirtxml.DomainDiskSourceHost{hostOf(export)},
 	}
 }
 
-func hostOf(export api.NBDExport) libvirtxml.DomainDiskSourceHost {
+func hostOf(export medium.NBDExport) libvirtxml.DomainDiskSourceHost {
 	if export.Server == "" {
 		return libvirtxml.DomainDiskSourceHost{Transport: transportUnix, Socket: export.Socket}
 	}
@@ -61,7 +61,7 @@ func hostOf(export api.NBDExport) libvirtxml.DomainDiskSourceHost {
 }
 
 func setExport(source *etree.Element, uri string) {
-	export, _ := api.ParseNBD(uri) // sourceAttr has checked it
+	export, _ := medium.ParseNBD(uri) // sourceAttr has checked it
 	source.CreateAttr("protocol", protocolNBD)
 	if export.Name != "" {
 		source.CreateAttr("name", export.Name)

@@ -6,15 +6,15 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/volferry/volferry/daemon/internal/rbd"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 func checkAddress(path string, clusters rbd.Clusters) error {
-	if !api.IsRBD(path) {
-		_, err := api.ParseNBD(path)
+	if !medium.IsRBD(path) {
+		_, err := medium.ParseNBD(path)
 		return err
 	}
-	image, err := api.ParseRBD(path)
+	image, err := medium.ParseRBD(path)
 	if err == nil {
 		_, err = clusters.Find(image)
 	}
@@ -29,7 +29,7 @@ func addressOfSource(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) st
 }
 
 func networkSource(uri string, clusters rbd.Clusters) *libvirtxml.DomainDiskSourceNetwork {
-	if api.IsRBD(uri) {
+	if medium.IsRBD(uri) {
 		return rbdSource(uri, clusters)
 	}
 	return exportSource(uri)

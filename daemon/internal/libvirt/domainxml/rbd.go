@@ -13,7 +13,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/volferry/volferry/daemon/internal/rbd"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 const (
@@ -30,7 +30,7 @@ const PortCeph = "6789"
 func rbdOf(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 	pool, name, _ := strings.Cut(src.Network.Name, "/")
 	for _, id := range clusters.IDs() {
-		image := api.RBDImage{Cluster: id, Pool: pool, Name: name}
+		image := medium.RBDImage{Cluster: id, Pool: pool, Name: name}
 		if image.Check() != nil {
 			continue
 		}
@@ -65,7 +65,7 @@ func withPlainHosts(src *libvirtxml.DomainDiskSource) *libvirtxml.DomainDiskSour
 }
 
 func rbdSource(uri string, clusters rbd.Clusters) *libvirtxml.DomainDiskSourceNetwork {
-	image, _ := api.ParseRBD(uri)
+	image, _ := medium.ParseRBD(uri)
 	cluster := clusters[image.Cluster]
 	source := &libvirtxml.DomainDiskSourceNetwork{
 		Protocol: protocolRBD, Name: image.Spec(),

@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/retry"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // runJob begins the block job of a direction unless it runs, and waits until the job is ready, or
@@ -194,7 +195,7 @@ func (e *Env) AwaitBackup(ctx context.Context, s *move.Spec) error {
 		return nil
 	}
 	return op.WaitFor(request.WaitBackup, api.Errorf(api.CodeInstanceBusy,
-		"the switch of volume %s waits for the end of a backup of disk %s of instance %s; `%s` ends it", s.VolumeName, s.Target, s.InstanceName, api.ShellLine("virsh", "domjobabort", "--", s.InstanceName)))
+		"the switch of volume %s waits for the end of a backup of disk %s of instance %s; `%s` ends it", s.VolumeName, s.Target, s.InstanceName, shell.Line("virsh", "domjobabort", "--", s.InstanceName)))
 }
 
 // BackupAtWork reports whether another program's backup has the disk.

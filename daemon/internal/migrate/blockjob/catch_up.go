@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/retry"
 )
 
@@ -29,7 +30,7 @@ func (e *Env) CatchUpToAbort(ctx context.Context, s *move.Spec) error {
 	caughtUp, err = e.catchesUp(ctx, s, asFastAsItCan.pacing())
 	if err == nil && !caughtUp {
 		err = api.Errorf(api.CodeInternal, "the copy into %s does not catch up with instance %s, though that may write no more than %s per second, and to end the copy now would pause it for as long as the rest takes: dst, or where the overlay is, is too slow; call again, or shut the instance down, by which the copy ends",
-			s.Dst.Path, s.InstanceName, api.Bytes(ThrottleBytesPerSecond))
+			s.Dst.Path, s.InstanceName, humanize.Bytes(ThrottleBytesPerSecond))
 	}
 	if err != nil {
 		err = errors.Join(err, e.EndCatchUp(ctx, s))

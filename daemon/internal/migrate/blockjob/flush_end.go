@@ -13,6 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // A failed flush reports lost writes only once (image.NotStoredError): the next flush succeeds,
@@ -62,7 +64,7 @@ func (e *Env) FlushBeforeSwitch(ctx context.Context, r *op.Run, s *move.Spec, to
 // be repeated. It does nothing if QEMU flushes the end in the pivot, or for an end at an address:
 // its server is not asked with the guest paused.
 func (e *Env) FlushInPause(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
-	if qemuFlushes(disk, s) || api.IsNetwork(to.Image(s).Path) {
+	if qemuFlushes(disk, s) || medium.IsNetwork(to.Image(s).Path) {
 		return nil
 	}
 	err := e.flushEnd(ctx, s, to, disk, e.flushInTime, func(flushing bool) error { return r.Note(ctx, move.FlushingNote{Flushing: flushing}) })
@@ -140,7 +142,7 @@ func endNotStored(s *move.Spec, err error) error {
 func srcNotStored(s *move.Spec, err error) error {
 	return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%v: that is what was written to volume %s last; %s has what the guest has written since the mirror began, and may lack what was lost before: "+
 		"mend the storage; `%s` goes on to %[3]s, and `%s` stays at %[6]s and deletes %[3]s", err, s.VolumeName, s.Dst.Path,
-		api.ShellLine("volferryctl", "migration", "complete", s.MigrationID), api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID), s.Src.Path))
+		shell.Line("volferryctl", "migration", "complete", s.MigrationID), shell.Line("volferryctl", "migration", "cancel", s.MigrationID), s.Src.Path))
 }
 
 // lostUnderJob is LostByGuest before a switch. A synchronous job has written the lost writes to
@@ -235,7 +237,7 @@ func (e *Env) sameAsLeft(ctx context.Context, s *move.Spec, to move.Direction, d
 	}
 	known := fmt.Sprintf("%s. Instance %s was switched there before that was known, so %s may lack what the guest wrote before; %s is kept, and has that", note.NotStored, s.InstanceName, end, left(s))
 	if disk.Active {
-		shutdown := api.ShellLine("virsh", "shutdown", "--", s.InstanceName)
+		shutdown := shell.Line("virsh", "shutdown", "--", s.InstanceName)
 		return op.UnknownOutcome(move.Cured(api.Errorf(api.CodeIOError, "%s. Mend the storage, shut the guest down (`%s`), and call again: both are compared then; docs/how-to/recover.md (An image that could not store what was written) says more",
 			known, shutdown), shutdown))
 	}

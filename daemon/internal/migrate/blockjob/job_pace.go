@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 type jobPacing int
@@ -29,7 +30,7 @@ func (p jobPacing) pacing() move.Pacing {
 	if p == givesWay {
 		return move.Pacing{}
 	}
-	return move.PacingIf(move.DoingThrottlesGuest, fmt.Sprintf("the guest may write %s per second until the switch is over: the fold did not catch up with it", api.Bytes(ThrottleBytesPerSecond)))
+	return move.PacingIf(move.DoingThrottlesGuest, fmt.Sprintf("the guest may write %s per second until the switch is over: the fold did not catch up with it", humanize.Bytes(ThrottleBytesPerSecond)))
 }
 
 // PacedFoldBound is how long pacing may make a fold take.

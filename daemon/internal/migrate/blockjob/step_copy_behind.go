@@ -9,6 +9,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/seal"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // StepCopyBehind is StepMirror with a background job. A guest that writes faster than the job is
@@ -29,7 +30,7 @@ func (e *Env) StepCopyBehind() op.Step {
 		ready, err = e.runJob(ctx, r, s, move.ToDst, move.CommitBound, asFastAsItCan)
 		if err == nil && !ready {
 			err = api.Errorf(api.CodeInternal, "the copy into %s does not catch up with instance %s, though that may write no more than %s per second: dst, or where the overlay is, is too slow; call again, or cancel",
-				s.Dst.Path, s.InstanceName, api.Bytes(ThrottleBytesPerSecond))
+				s.Dst.Path, s.InstanceName, humanize.Bytes(ThrottleBytesPerSecond))
 		}
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // WriteLimit is the journal's record of a migration's limit on the writes of its guest. It exists
@@ -119,7 +119,7 @@ func (e *Env) EndWriteLimits(ctx context.Context, s *move.Spec) (left string, er
 		return "", err
 	}
 	return fmt.Sprintf("the limit on the writes of %s (%d bytes per second; 0 is none) is left as it is: somebody has set it while this move had slowed the guest, which had %d before (`%s`)",
-		s.Target, *l.Theirs, l.Before, api.ShellLine("virsh", "blkdeviotune", "--", s.InstanceName, s.Target)), nil
+		s.Target, *l.Theirs, l.Before, shell.Line("virsh", "blkdeviotune", "--", s.InstanceName, s.Target)), nil
 }
 
 // setWriteLimit changes the reasons with change, sets the resulting limit of the disk, and returns

@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // State returns the state of the migration and, if its last op failed, the reason.
@@ -76,7 +77,7 @@ func (h *Migration) Again(goal move.Goal) string {
 	case move.GoalCopy:
 		return mig.CopyCommand()
 	default:
-		return api.ShellLine("volferryctl", "migration", "cancel", mig.Ref())
+		return shell.Line("volferryctl", "migration", "cancel", mig.Ref())
 	}
 }
 

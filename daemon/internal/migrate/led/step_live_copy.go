@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // The steps that copy.
@@ -356,7 +357,7 @@ func (e *Env) stepAdmitUntrack() op.Step {
 		case err != nil:
 			return e.move.RegistryError(err)
 		case row.Method == api.MethodLive && row.State == api.MigrationCopying:
-			return in.Refused(api.CodeStateForbidden, "by the registry migration %s is %s: `%s` ends it", in.MigrationID, row.State, api.ShellLine("volferryctl", "migration", "cancel", in.MigrationID))
+			return in.Refused(api.CodeStateForbidden, "by the registry migration %s is %s: `%s` ends it", in.MigrationID, row.State, shell.Line("volferryctl", "migration", "cancel", in.MigrationID))
 		}
 		return nil
 	}

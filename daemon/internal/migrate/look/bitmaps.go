@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // A backup program finds in the dirty bitmaps of a qcow2 image the blocks written since its last
@@ -81,13 +82,13 @@ func BitmapNames(all []hv.StoredBitmap) string {
 // instance or in no process.
 func RemoveBitmap(instanceName string, b hv.StoredBitmap) string {
 	if instanceName == "" || b.Node == "" {
-		return api.ShellLine("qemu-img", "bitmap", "-f", string(api.FormatQcow2), "--remove", "--", b.Path, b.Name)
+		return shell.Line("qemu-img", "bitmap", "-f", string(api.FormatQcow2), "--remove", "--", b.Path, b.Name)
 	}
 	command, err := json.Marshal(map[string]any{"execute": "block-dirty-bitmap-remove", "arguments": map[string]string{"node": b.Node, "name": b.Name}})
 	if err != nil { // of strings alone
 		return ""
 	}
-	return api.ShellLine("virsh", "qemu-monitor-command", "--", instanceName, string(command))
+	return shell.Line("virsh", "qemu-monitor-command", "--", instanceName, string(command))
 }
 
 // CheckBitmapsKept refuses the end of a move after which dst would lack a dirty bitmap, or have an

@@ -15,7 +15,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/retry"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // SnapshotsLost returns the error for an instance with snapshots or checkpoints in the overlay,
@@ -23,7 +25,7 @@ import (
 func SnapshotsLost(s *move.Spec, dom *hv.Domain) *api.Error {
 	return api.Errorf(api.CodeStateForbidden,
 		"instance %s has %s and %s in libvirt, made since the migration of volume %s began, and would lose them; delete them first",
-		dom.Name, api.Count(dom.Snapshots, "snapshot"), api.Count(dom.Checkpoints, "checkpoint"), s.VolumeName)
+		dom.Name, humanize.Count(dom.Snapshots, "snapshot"), humanize.Count(dom.Checkpoints, "checkpoint"), s.VolumeName)
 }
 
 // AtRest refuses an instance that is off and may return with other disks than its definition
@@ -34,7 +36,7 @@ func AtRest(s *move.Spec, disk *move.DiskState) error {
 	}
 	return api.Errorf(api.CodeStateForbidden,
 		"instance %s has a managed save image, which would start it with its old disks; start it or remove the image (`%s`)",
-		s.InstanceName, api.ShellLine("virsh", "managedsave-remove", "--", s.InstanceName))
+		s.InstanceName, shell.Line("virsh", "managedsave-remove", "--", s.InstanceName))
 }
 
 // ChainChanged returns the error for a chain that another program has changed, with the commands
@@ -96,7 +98,7 @@ func OverlayLeft(s *move.Spec, disk *move.DiskState) *api.Error {
 	where := "runs on"
 	if !disk.Active {
 		where = "starts on"
-		commands = append([]string{api.ShellLine("virsh", "start", "--", s.InstanceName)}, commands...)
+		commands = append([]string{shell.Line("virsh", "start", "--", s.InstanceName)}, commands...)
 	}
 	return move.Cured(api.Errorf(api.CodeChainChanged,
 		"instance %s is to be back on %s, and it %s %s, which may have writes that the source lacks; commit it to the source under the guest (%s), and call again; `%s` shows what is known",
@@ -119,7 +121,7 @@ func OverlayHasData(s *move.Spec, why error) *api.Error {
 	if why != nil {
 		is = fmt.Sprintf("it is not the overlay that the start has made: %v", why)
 	}
-	keep := api.ShellLine("mv", "-n", "--", s.Overlay, s.Overlay+".kept")
+	keep := shell.Line("mv", "-n", "--", s.Overlay, s.Overlay+".kept")
 	return move.Cured(api.Errorf(api.CodeChainChanged,
 		"%s was to be deleted, since the start of its migration is taken back, but %s; nothing was deleted: put the file out of the way (`%s`), and call again; docs/how-to/recover.md (A source that was written) says what can be done with it",
 		s.Overlay, is, keep), keep)
@@ -138,7 +140,7 @@ func SnapshotAdvice(s *move.Spec, disk *move.DiskState) string {
 	over := s.Place(positionOn(s, chain[Ours(s, chain)]))
 	return fmt.Sprintf("over %s is a snapshot (%s), which has the newest writes: merge it (%s), "+
 		"have libvirt forget it if it is listed (`%s`, `%s`)",
-		over, chain[0].Path, move.Quoted(fold), api.ShellLine("virsh", "snapshot-list", "--", s.InstanceName), api.ShellLine("virsh", "snapshot-delete", "--metadata", "--", s.InstanceName, "NAME"))
+		over, chain[0].Path, move.Quoted(fold), shell.Line("virsh", "snapshot-list", "--", s.InstanceName), shell.Line("virsh", "snapshot-delete", "--metadata", "--", s.InstanceName, "NAME"))
 }
 
 // FoldCommands returns the commands that fold the images over the guest's image into it, nil if

@@ -15,6 +15,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // UserOf describes the user of the image at path, in words that follow its name: a domain of this
@@ -77,7 +79,7 @@ func (e *Env) SrcNotInUse(ctx context.Context, s *move.Spec) error {
 // nothing shows their writes later. First the witnesses must agree, since an unknown client may be
 // the guest's own. While a job runs QEMU is not asked.
 func (e *Env) OthersHaveSrc(ctx context.Context, s *move.Spec) error {
-	if !api.IsNetwork(s.Src.Path) || !s.Attached() {
+	if !medium.IsNetwork(s.Src.Path) || !s.Attached() {
 		return e.SrcNotInUse(ctx, s)
 	}
 	disk, err := e.move.ReadDisk(ctx, s)
@@ -94,7 +96,7 @@ func (e *Env) OthersHaveSrc(ctx context.Context, s *move.Spec) error {
 // and devices, but no address.
 func (e *Env) EndNotInUse(ctx context.Context, s *move.Spec, to move.Direction) error {
 	switch {
-	case !api.IsNetwork(to.Image(s).Path):
+	case !medium.IsNetwork(to.Image(s).Path):
 		return nil
 	case to.End == move.OnSrc:
 		return e.SrcNotInUse(ctx, s)
@@ -183,5 +185,5 @@ func detachCommand(dom *hv.Domain, target string) string {
 	if dom.ConfigDisk(target) != nil {
 		words = append(words, "--config")
 	}
-	return api.ShellLine(append(words, "--", dom.Name, target)...)
+	return shell.Line(append(words, "--", dom.Name, target)...)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // CheckReachable refuses directories that the guest's QEMU cannot pass, and a dst that it cannot
@@ -103,7 +104,7 @@ func (e *Env) mayOpen(s *move.Spec, user hv.ProcessUser, path string) error {
 // of the security module denies that, whatever the image's rights are. If that is unknown, the job
 // shows it: a denied job ends before it writes.
 func (e *Env) NotDenied(ctx context.Context, s *move.Spec, path, doing string) error {
-	if !s.Attached() || api.IsNetwork(path) {
+	if !s.Attached() || medium.IsNetwork(path) {
 		return nil // the rules are about files
 	}
 	rule, err := e.hv.WriteDeniedBy(ctx, s.InstanceID, path)

@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // OpenImages are the second witness besides libvirt: the images of a migration that the guest's
@@ -201,7 +202,7 @@ func disagree(s *move.Spec, disk *move.DiskState, open *OpenImages) *api.Error {
 	if disk.Dom.State == hv.StatePaused { // which obeys no shutdown
 		end = "destroy"
 	}
-	commands := []string{api.ShellLine("virsh", end, "--", s.InstanceName), api.ShellLine("virsh", "start", "--", s.InstanceName)}
+	commands := []string{shell.Line("virsh", end, "--", s.InstanceName), shell.Line("virsh", "start", "--", s.InstanceName)}
 	again, but := "shut it down, start it again, and call complete or cancel", ""
 	if end := open.oneSided(s); end != "" {
 		commands, again = commands[:1], "shut it down, do not start it, and call complete or cancel"
@@ -255,7 +256,7 @@ func (e *Env) notOpen(ctx context.Context, doms []hv.Domain, path string) error 
 			return err
 		}
 		if h.Open {
-			shutdown, start := api.ShellLine("virsh", "shutdown", "--", doms[i].Name), api.ShellLine("virsh", "start", "--", doms[i].Name)
+			shutdown, start := shell.Line("virsh", "shutdown", "--", doms[i].Name), shell.Line("virsh", "start", "--", doms[i].Name)
 			return op.UnknownOutcome(move.Cured(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but the process of instance %s has it open, of which libvirt knows nothing; nothing was deleted: shut the instance down and start it again (`%s`, `%s`), then call again (docs/how-to/recover.md)",
 				path, doms[i].Name, shutdown, start), shutdown, start))
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 const (
@@ -188,7 +189,7 @@ func ioStopText(s *move.Spec, full bool, free int64) string {
 	dir := filepath.Dir(s.Overlay)
 	if !full {
 		return fmt.Sprintf("instance %s is paused by an I/O error, and the overlay in %s was not seen without room (%d MiB free): look at its storage (`%s`), then `%s`",
-			s.InstanceName, dir, free>>20, api.ShellLine("virsh", "domblkerror", "--", s.InstanceName), api.ShellLine("virsh", "resume", "--", s.InstanceName))
+			s.InstanceName, dir, free>>20, shell.Line("virsh", "domblkerror", "--", s.InstanceName), shell.Line("virsh", "resume", "--", s.InstanceName))
 	}
 	return fmt.Sprintf("instance %s is paused: there is no room for its overlay in %s (%d MiB free); make room, and it goes on by itself from %d MiB, or complete or cancel the migration",
 		s.InstanceName, dir, free>>20, EnoughRoom>>20)

@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/overlay"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Misnamed returns the disks of an instance that is off with newest writes in a migration's
@@ -25,7 +26,7 @@ func (m *Monitor) Misnamed(ctx context.Context, instanceID string, srcUnwritten 
 		}
 		if o := h.Running(); o != nil && move.GoalOf(o.Op.Kind) != move.GoalCopy { // a copy does not use the definition
 			return api.Errorf(api.CodeInstanceBusy, "cannot repair instance %s: an operation of migration %s is at its disk %s; `%s` says how it goes on",
-				s.InstanceName, s.MigrationID, s.Target, api.ShellLine("volferryctl", "migration", "show", s.MigrationID))
+				s.InstanceName, s.MigrationID, s.Target, shell.Line("volferryctl", "migration", "show", s.MigrationID))
 		}
 		if !h.OnOverlay() {
 			return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
 	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 const (
@@ -202,7 +202,7 @@ func (m *Monitor) SlowText(s *move.Spec, r *Room, l *blockjob.WriteLimit) string
 		return ""
 	}
 	below := m.cfg.ThrottleBelowBytes
-	why := fmt.Sprintf("%s has %s free (overlay_throttle_below_bytes: %s)", r.dir, api.Bytes(r.free), api.Bytes(below))
+	why := fmt.Sprintf("%s has %s free (overlay_throttle_below_bytes: %s)", r.dir, humanize.Bytes(r.free), humanize.Bytes(below))
 	switch {
 	case l.Refused:
 		return fmt.Sprintf("instance %s is not slowed down, though %s: its disk %s has a limit on reads and writes together", s.InstanceName, why, s.Target)
@@ -216,7 +216,7 @@ func (m *Monitor) SlowText(s *move.Spec, r *Room, l *blockjob.WriteLimit) string
 		disk = fmt.Sprintf("%s, and to %s, which share its throttle group, together", s.Target, strings.Join(l.With, ", "))
 	}
 	return fmt.Sprintf("instance %s may write %s/s to disk %s, since %s; at full speed again from %s, or when the migration has ended",
-		s.InstanceName, api.Bytes(l.Is), disk, why, api.Bytes(below+below/RoomBack))
+		s.InstanceName, humanize.Bytes(l.Is), disk, why, humanize.Bytes(below+below/RoomBack))
 }
 
 // takeOffLimits removes the limits of guests that no longer write to our overlays, and describes

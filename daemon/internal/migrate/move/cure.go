@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Cured adds to an error the commands, in order, that an operator has to run before repeating the
@@ -31,28 +32,28 @@ func Undefined(s *Spec) *api.Error {
 
 // RepairCommand returns the command that makes the definition name the image of the volume.
 func (s *Spec) RepairCommand() string {
-	return api.ShellLine("volferryctl", "instance", "repair", s.InstanceName)
+	return shell.Line("volferryctl", "instance", "repair", s.InstanceName)
 }
 
 // CancelCommand returns the command that cancels the migration.
 func (s *Spec) CancelCommand() string {
-	return api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID)
+	return shell.Line("volferryctl", "migration", "cancel", s.MigrationID)
 }
 
 // WhichCommand returns the command that shows which image has the data of the volume.
 func (s *Spec) WhichCommand() string {
-	return api.ShellLine("volferryctl", "volume", "which", s.VolumeName)
+	return shell.Line("volferryctl", "volume", "which", s.VolumeName)
 }
 
 // DumpCommand returns the command that writes libvirt's definition of the instance to
 // DefinitionFile.
 func (s *Spec) DumpCommand() string {
-	return api.ShellLine("virsh", "dumpxml", "--security-info", "--", s.InstanceName) + " > " + api.ShellLine(s.DefinitionFile())
+	return shell.Line("virsh", "dumpxml", "--security-info", "--", s.InstanceName) + " > " + shell.Line(s.DefinitionFile())
 }
 
 // DefineCommand returns the command that defines the instance from DefinitionFile.
 func (s *Spec) DefineCommand() string {
-	return api.ShellLine("virsh", "define", "--", s.DefinitionFile())
+	return shell.Line("virsh", "define", "--", s.DefinitionFile())
 }
 
 // DefinitionFile returns the file of DumpCommand, in the working directory.
@@ -61,11 +62,11 @@ func (s *Spec) DefinitionFile() string { return "./" + s.InstanceName + ".xml" }
 // CommitCommands returns the commands that commit all images over base into base under a guest. A
 // running guest is suspended meanwhile: some versions of QEMU miss writes when such a job begins.
 func CommitCommands(s *Spec, base string, runs bool) []string {
-	commit := api.ShellLine("virsh", "blockcommit", "--base", base, "--active", "--pivot", "--wait", "--", s.InstanceName, s.Target)
+	commit := shell.Line("virsh", "blockcommit", "--base", base, "--active", "--pivot", "--wait", "--", s.InstanceName, s.Target)
 	if !runs {
 		return []string{commit}
 	}
-	return []string{api.ShellLine("virsh", "suspend", "--", s.InstanceName), commit, api.ShellLine("virsh", "resume", "--", s.InstanceName)}
+	return []string{shell.Line("virsh", "suspend", "--", s.InstanceName), commit, shell.Line("virsh", "resume", "--", s.InstanceName)}
 }
 
 // Quoted formats the commands for a message.
@@ -74,22 +75,22 @@ func Quoted(commands []string) string { return "`" + strings.Join(commands, "`, 
 // KillCommand returns a command that ends a process of the instance, unless another process has
 // its number now.
 func KillCommand(s *Spec, pid int) string {
-	is := api.ShellLine("grep", "-zxqF", "-e", s.InstanceID, fmt.Sprintf("/proc/%d/cmdline", pid)) // an argument that libvirt passes
-	return is + " && " + api.ShellLine("kill", strconv.Itoa(pid))
+	is := shell.Line("grep", "-zxqF", "-e", s.InstanceID, fmt.Sprintf("/proc/%d/cmdline", pid)) // an argument that libvirt passes
+	return is + " && " + shell.Line("kill", strconv.Itoa(pid))
 }
 
 // ConvertCommand returns the command that writes an image's content to an existing image of the
 // same size.
 func ConvertCommand(fromFormat, toFormat, from, to string) string {
-	return api.ShellLine("qemu-img", "convert", "-n", "-t", "writeback", "-f", fromFormat, "-O", toFormat, "--", from, to)
+	return shell.Line("qemu-img", "convert", "-n", "-t", "writeback", "-f", fromFormat, "-O", toFormat, "--", from, to)
 }
 
 // StartPoolCommand returns the command that starts a pool.
 func StartPoolCommand(pool string) string {
-	return api.ShellLine("virsh", "pool-start", "--", pool)
+	return shell.Line("virsh", "pool-start", "--", pool)
 }
 
 // EndJobCommand returns the command that aborts the block job on the disk.
 func EndJobCommand(s *Spec) string {
-	return api.ShellLine("virsh", "blockjob", "--abort", "--", s.InstanceName, s.Target)
+	return shell.Line("virsh", "blockjob", "--abort", "--", s.InstanceName, s.Target)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // ChainProblem returns the problem of the chain that forbids a start of the instance, nil if there
@@ -40,10 +42,10 @@ func (e *Env) ChainProblem(ctx context.Context, s *move.Spec, inUse, orSrc, unsu
 		guarded, err := e.guards.Has(s.InstanceID, ChainOwner(s))
 		return nil, err == nil && (!guarded || !disk.Dom.ManagedSave)
 	}
-	way := fmt.Sprintf("with the instance shut off, `%s` names the overlay again; docs/how-to/recover.md (A definition that was put back) says more", api.ShellLine("volferryctl", "instance", "repair", s.InstanceName))
-	if api.IsNetwork(s.Src.Path) {
+	way := fmt.Sprintf("with the instance shut off, `%s` names the overlay again; docs/how-to/recover.md (A definition that was put back) says more", shell.Line("volferryctl", "instance", "repair", s.InstanceName))
+	if medium.IsNetwork(s.Src.Path) {
 		way = fmt.Sprintf("if its guest has not run from there since, `%s` names the overlay again, with the instance shut off; docs/how-to/recover.md (A definition that was put back) says more",
-			api.ShellLine("volferryctl", "instance", "repair", s.InstanceName, "--source-unwritten"))
+			shell.Line("volferryctl", "instance", "repair", s.InstanceName, "--source-unwritten"))
 	}
 	return guarded(fmt.Sprintf("the definition of instance %s was changed by somebody else: for disk %s it names %s, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
 		"do not start it from there: %s",
@@ -117,16 +119,16 @@ func (e *Env) Misnamed(ctx context.Context, s *move.Spec, srcUnwritten bool) (bo
 	if err != nil || namedBy(s, disk.Dom.ConfigDisk(s.Target)) {
 		return false, err
 	}
-	if api.IsNetwork(s.Src.Path) && srcUnwritten {
+	if medium.IsNetwork(s.Src.Path) && srcUnwritten {
 		if disk.Config != move.OnSrc { // srcUnwritten is only about src
 			return true, look.ChainChanged(s, disk)
 		}
 		return true, nil
 	}
-	if api.IsNetwork(s.Src.Path) {
+	if medium.IsNetwork(s.Src.Path) {
 		return true, api.Errorf(api.CodeChainChanged,
 			"the definition of instance %s names %s, and not the overlay %s of migration %s; nobody can tell whether the guest has run from there since, as %s keeps no record of writes; if you are sure that it has not, `%s` names the overlay; docs/how-to/recover.md (A definition that was put back) says more",
-			s.InstanceName, s.Place(disk.Config), s.Overlay, s.MigrationID, api.AddressKind(s.Src.Path), api.ShellLine("volferryctl", "instance", "repair", s.InstanceName, "--source-unwritten"))
+			s.InstanceName, s.Place(disk.Config), s.Overlay, s.MigrationID, medium.AddressKind(s.Src.Path), shell.Line("volferryctl", "instance", "repair", s.InstanceName, "--source-unwritten"))
 	}
 	return true, e.seal.Sealed(ctx, s, "")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // These functions find the side of the pivot of a guest that went off or restarted, when the two
@@ -124,7 +125,7 @@ func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *move.Spec, to mov
 // the pivot, or libvirt was not asked.
 func (e *Env) untouchedSinceAsked(ctx context.Context, s *move.Spec, to move.Direction, note blockjob.RunNote) (bool, error) {
 	end := to.Image(s).Path
-	if !note.Asked || api.IsNetwork(end) {
+	if !note.Asked || medium.IsNetwork(end) {
 		return !note.Asked, nil
 	}
 	now, err := e.images.Stamp(ctx, end)

@@ -9,6 +9,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // StepHandOver ends the migration if the guest is off, or runs on a src that still belongs to the
@@ -34,7 +35,7 @@ func (e *Env) StepHandOver() op.Step {
 				return r.SetOutput(move.RemarkOutput{Remark: left})
 			}
 		}
-		shutdown := api.ShellLine("virsh", "shutdown", "--", s.InstanceName)
+		shutdown := shell.Line("virsh", "shutdown", "--", s.InstanceName)
 		var in move.Input
 		if err := r.Input(&in); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // underGuard runs do with the instance guarded.
@@ -59,7 +60,7 @@ func (e *Env) offAtEnd(ctx context.Context, s *move.Spec) error {
 	case disk.Config != move.OnDst:
 		return op.Retry(request.BusyDelay, look.ChainChanged(s, disk)) // it named dst when this undo began
 	case disk.Active:
-		shutdown := api.ShellLine("virsh", "shutdown", "--", s.InstanceName)
+		shutdown := shell.Line("virsh", "shutdown", "--", s.InstanceName)
 		return op.UnknownOutcome(move.Cured(api.Errorf(api.CodeChainChanged,
 			"instance %s was started on %s while its switch there was taken back: shut it down (`%s`), and call again; nothing was deleted; `%s` shows what is known",
 			s.InstanceName, s.Place(disk.Live), shutdown, s.WhichCommand()), shutdown))

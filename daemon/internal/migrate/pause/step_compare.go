@@ -8,6 +8,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // StepCompare compares both sides of a mirror, if requested, with the guest paused, since src is
@@ -62,5 +63,5 @@ func (e *Env) compareSides(ctx context.Context, s *move.Spec) error {
 func sidesDiffer(s *move.Spec, how string) error {
 	return api.Errorf(api.CodeCopyMismatch, "%s: %s and %s both got what instance %s has written since the mirror began, and either may be the wrong one; the instance goes on with %[2]s, the mirror stays at work, and nothing was deleted: "+
 		"look at the storage of both; `%[5]s` compares them once more, and `%[6]s` stays at %[2]s and deletes %[3]s",
-		how, s.Src.Path, s.Dst.Path, s.InstanceName, api.ShellLine("volferryctl", "migration", "complete", s.MigrationID), api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID))
+		how, s.Src.Path, s.Dst.Path, s.InstanceName, shell.Line("volferryctl", "migration", "complete", s.MigrationID), shell.Line("volferryctl", "migration", "cancel", s.MigrationID))
 }

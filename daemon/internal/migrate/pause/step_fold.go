@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // StepGuard keeps a stopped instance off while its overlay is folded. It sets the guard first, so
@@ -168,7 +169,7 @@ func (e *Env) RenameIfStarted(ctx context.Context, s *move.Spec, to move.Directi
 	case disk.Config != to.End:
 		return look.GuestIsOn(s)
 	case disk.Live != move.OnOverlay:
-		shutdown := api.ShellLine("virsh", "shutdown", "--", s.InstanceName)
+		shutdown := shell.Line("virsh", "shutdown", "--", s.InstanceName)
 		return op.UnknownOutcome(move.Cured(api.Errorf(api.CodeChainChanged,
 			"instance %s was started on %s while its disk was moved with the instance off, and the definition names %s by now: what it writes there the volume does not get. Shut it down (`%s`), keep what you need of that, and call again; `%s` shows what is known",
 			s.InstanceName, s.Place(disk.Live), s.Place(disk.Config), shutdown, s.WhichCommand()), shutdown))

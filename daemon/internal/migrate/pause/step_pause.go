@@ -17,6 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/retry"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 func (e *Env) stepPause(w move.PauseWindow) op.Step {
@@ -291,7 +292,7 @@ func (e *Env) givesUpPause(ctx context.Context, s *move.Spec, to move.Direction)
 		return &move.WorldChangedError{What: refused}
 	case to.End == move.OnSrc:
 		return api.Errorf(api.CodeInternal, "%s, and instance %s goes on with its overlay, since it writes as fast as the commit gets on: have it write less, or take off the limits of its disk that keep Volferry from setting one (`%s`), and cancel again; with the instance shut off a cancel needs no pause",
-			refused, s.InstanceName, api.ShellLine("virsh", "blkdeviotune", "--", s.InstanceName, s.Target))
+			refused, s.InstanceName, shell.Line("virsh", "blkdeviotune", "--", s.InstanceName, s.Target))
 	}
 	return api.Errorf(api.CodeInternal, "%s", refused)
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // KindDeleteSource deletes the src that an ended migration has left.
@@ -89,7 +91,7 @@ func (e *Env) observeReleased(ctx context.Context, r *op.Run, in *ReleasedInput)
 }
 
 func (in *ReleasedInput) again() string {
-	return api.ShellLine("volferryctl", "migration", "delete-source", in.Spec.MigrationID, "--yes")
+	return shell.Line("volferryctl", "migration", "delete-source", in.Spec.MigrationID, "--yes")
 }
 
 // releasedError is HVError for a step with a visible outcome: not found is an ordinary error.
@@ -149,7 +151,7 @@ func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
 	case err != nil:
 		return fmt.Errorf("see who writes to %s: %w", path, err)
 	case written:
-		return in.cannot(api.CodeVolumeInUse, "some process has it open for writing; `%s` says which, unless it is on another host", api.ShellLine("fuser", "-v", "--", path))
+		return in.cannot(api.CodeVolumeInUse, "some process has it open for writing; `%s` says which, unless it is on another host", shell.Line("fuser", "-v", "--", path))
 	}
 	if err := e.checkNotOpen(ctx, in); err != nil {
 		return err
@@ -176,8 +178,8 @@ func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) erro
 		return e.releasedError(err)
 	case !same:
 		return in.cannot(api.CodeChainChanged, "something else is at its place by now (%s), which is not touched", now)
-	case api.IsNetwork(s.Src.Path):
-		return in.cannot(api.CodeUnsupportedDisk, "it is %s, which is removed where it was made", api.AddressKind(s.Src.Path))
+	case medium.IsNetwork(s.Src.Path):
+		return in.cannot(api.CodeUnsupportedDisk, "it is %s, which is removed where it was made", medium.AddressKind(s.Src.Path))
 	case s.SrcBlock && s.Src.Pool == "":
 		return in.cannot(api.CodeUnsupportedDisk, "it is a block device in no pool, which is removed where it was made")
 	case s.Src.Pool == "":

@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // StepRemoveDestination removes a dst that the cancelled migration made.
@@ -76,7 +77,7 @@ type leftOutput struct {
 // stampOfLeft returns the stamp of a file that a cancel leaves. Without a stamp the file counts as
 // another program's, and a later move asks before it overwrites it.
 func (e *Env) stampOfLeft(ctx context.Context, s *move.Spec) *image.Stamp {
-	if s.DstBlock || api.IsNetwork(s.Dst.Path) {
+	if s.DstBlock || medium.IsNetwork(s.Dst.Path) {
 		return nil // no move needs their stamps
 	}
 	stamp, err := e.seal.StampToKeep(ctx, s.Dst.Path)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // chooseAllocation decides whether the new file gets space for the whole volume at once, and notes
@@ -66,7 +67,7 @@ func (c *Checks) noteSparse(s *move.Spec, dir string) error {
 
 // allocationOf returns the allocation of src; a device counts as thin.
 func (c *Checks) allocationOf(s *move.Spec) (string, error) {
-	if s.SrcBlock || api.IsNetwork(s.Src.Path) || s.KeepsBase() {
+	if s.SrcBlock || medium.IsNetwork(s.Src.Path) || s.KeepsBase() {
 		return api.AllocationThin, nil
 	}
 	thick, err := c.images.Thick(s.Src.Path, s.Src.WholeBytes())
@@ -99,8 +100,8 @@ func checkAllocation(s *move.Spec, t api.MigrationTarget) error {
 	}
 	is := "is there already"
 	switch {
-	case api.IsNetwork(s.Dst.Path):
-		is = "is " + api.AddressKind(s.Dst.Path)
+	case medium.IsNetwork(s.Dst.Path):
+		is = "is " + medium.AddressKind(s.Dst.Path)
 	case s.DstBlock:
 		is = "is a block device"
 	}

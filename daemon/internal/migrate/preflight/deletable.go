@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // checkDeletable refuses to delete a src that its storage makes and removes: an image at an
@@ -18,8 +19,8 @@ func (c *Checks) checkDeletable(ctx context.Context, s *move.Spec) error {
 	switch {
 	case !s.DeleteSource:
 		return nil
-	case api.IsNetwork(s.Src.Path):
-		return api.Errorf(api.CodeInvalidArgument, "%s is %s, which is removed where it was made; leave out --delete-source", s.Src.Path, api.AddressKind(s.Src.Path))
+	case medium.IsNetwork(s.Src.Path):
+		return api.Errorf(api.CodeInvalidArgument, "%s is %s, which is removed where it was made; leave out --delete-source", s.Src.Path, medium.AddressKind(s.Src.Path))
 	case s.Src.Pool == "":
 		return nil
 	}

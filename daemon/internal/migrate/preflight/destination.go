@@ -19,6 +19,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
+	"github.com/volferry/volferry/internal/medium"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // ResolveDestination sets dst in the spec, and refuses a place that is not free.
@@ -53,7 +56,7 @@ func (c *Checks) checkKeepBase(ctx context.Context, s *move.Spec) error {
 	switch {
 	case !s.Src.IsLinkedClone():
 		return api.Errorf(api.CodeInvalidArgument, "volume %s is no linked clone: it has no base images to keep; leave out --keep-base", s.VolumeName)
-	case s.DstBlock || api.IsNetwork(s.Dst.Path):
+	case s.DstBlock || medium.IsNetwork(s.Dst.Path):
 		return api.Errorf(api.CodeInvalidArgument, "--keep-base makes a qcow2 file, and %s is none; name a file or a pool of files, or leave out --keep-base", s.Dst.Path)
 	case !s.CreateDst:
 		return api.Errorf(api.CodeInvalidArgument, "%s exists already, and would hide what is in the base images; with --keep-base the destination is made by the move: name a file that is not there", s.Dst.Path)
@@ -69,7 +72,7 @@ func (c *Checks) checkKeepBase(ctx context.Context, s *move.Spec) error {
 func checkContainer(s *move.Spec) error {
 	switch {
 	case !s.Src.IsLUKS():
-	case s.Dst.Format != api.FormatRaw || api.IsNetwork(s.Dst.Path):
+	case s.Dst.Format != api.FormatRaw || medium.IsNetwork(s.Dst.Path):
 		return api.Errorf(api.CodeInvalidArgument, "volume %s is encrypted by QEMU (LUKS), and such a volume moves only to a raw file or device", s.VolumeName)
 	case s.Dst.IsSlice():
 		return move.SizeMismatch(s.Src.Path, s.SizeBytes(), s.Dst.Path, s.Dst.ImageBytes)
@@ -154,7 +157,7 @@ func (c *Checks) roundUp(ctx context.Context, s *move.Spec) error {
 		return nil
 	case s.LedByRegistry():
 		return api.Errorf(api.CodeSizeMismatch, "pool %s makes a volume of %s where volume %s has %s, and a move that the registry leads needs a destination of its size to the byte; make the volume larger first with volferryctl volume resize, or choose another pool",
-			s.Dst.Pool, api.ExactBytes(rounded), s.VolumeName, api.ExactBytes(s.SizeBytes())).With("src_size_bytes", s.SizeBytes()).With("dst_size_bytes", rounded)
+			s.Dst.Pool, humanize.ExactBytes(rounded), s.VolumeName, humanize.ExactBytes(s.SizeBytes())).With("src_size_bytes", s.SizeBytes()).With("dst_size_bytes", rounded)
 	}
 	s.Dst.ImageBytes = rounded
 	return nil
@@ -175,7 +178,7 @@ func destinationName(s *move.Spec, file bool) string {
 func (c *Checks) checkDestinationSpace(s *move.Spec, free int64, sparse bool) error {
 	need := c.NeededBytes(s, sparse)
 	if free < need {
-		return api.Errorf(api.CodeNoSpace, "%s has %s free and volume %s takes %s", filepath.Dir(s.Dst.Path), api.ExactBytes(free), s.VolumeName, api.ExactBytes(need)).
+		return api.Errorf(api.CodeNoSpace, "%s has %s free and volume %s takes %s", filepath.Dir(s.Dst.Path), humanize.ExactBytes(free), s.VolumeName, humanize.ExactBytes(need)).
 			With("free_bytes", free).With("needed_bytes", need)
 	}
 	if whole := s.Dst.WholeBytes(); free < whole {
@@ -184,7 +187,7 @@ func (c *Checks) checkDestinationSpace(s *move.Spec, free int64, sparse bool) er
 			where = "pool " + s.Dst.Pool
 		}
 		s.RoomNote = fmt.Sprintf("volume %s may grow to %s, and %s had %s free when the move was asked for: what guests write may fill it",
-			s.VolumeName, api.Bytes(whole), where, api.Bytes(free))
+			s.VolumeName, humanize.Bytes(whole), where, humanize.Bytes(free))
 	}
 	return nil
 }
@@ -226,7 +229,7 @@ func (c *Checks) allocatedBytes(s *move.Spec) (total int64, known bool) {
 
 func (c *Checks) destinationAtPath(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	path := t.ToPath
-	if api.IsNetwork(path) {
+	if medium.IsNetwork(path) {
 		return c.destinationAtExport(ctx, s, t)
 	}
 	if st, err := location.Stat(path); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
@@ -351,10 +354,10 @@ func (c *Checks) destinationToConnect(ctx context.Context, s *move.Spec, t api.M
 func (c *Checks) destinationAtExport(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	path := t.ToPath
 	if s.LedByRegistry() {
-		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s is %s, to which no move goes that the registry leads", s.VolumeName, path, api.AddressKind(path))
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s is %s, to which no move goes that the registry leads", s.VolumeName, path, medium.AddressKind(path))
 	}
 	if s.Dst.Format != api.FormatRaw {
-		return api.Errorf(api.CodeInvalidArgument, "%s is %s, which is raw; say --to-format raw", path, api.AddressKind(path))
+		return api.Errorf(api.CodeInvalidArgument, "%s is %s, which is raw; say --to-format raw", path, medium.AddressKind(path))
 	}
 	if err := c.cfg.Rules.CheckPath(ctx, path); err != nil {
 		return err
@@ -429,7 +432,7 @@ func (c *Checks) CheckUneven(s *move.Spec, disk *hv.Disk) error {
 	}
 	whole := (s.SizeBytes() + align - 1) / align * align
 	return api.Errorf(api.CodeSizeMismatch, "cannot migrate volume %s: it has %d bytes, and QEMU does not write past the page cache to a file in %s whose size is no multiple of %d; make it larger first: `%s`",
-		s.VolumeName, s.SizeBytes(), filepath.Dir(s.Dst.Path), align, api.ShellLine("volferryctl", "volume", "resize", s.VolumeName, "--size", strconv.FormatInt(whole, 10))).With("src_size_bytes", s.SizeBytes()).With("align_bytes", align)
+		s.VolumeName, s.SizeBytes(), filepath.Dir(s.Dst.Path), align, shell.Line("volferryctl", "volume", "resize", s.VolumeName, "--size", strconv.FormatInt(whole, 10))).With("src_size_bytes", s.SizeBytes()).With("align_bytes", align)
 }
 
 func (c *Checks) destinationToCreate(s *move.Spec, t api.MigrationTarget) error {

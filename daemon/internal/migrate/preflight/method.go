@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 func (c *Checks) chooseOverNetwork(ctx context.Context, s *move.Spec, dom *hv.Domain, disk *hv.Disk, target api.MigrationTarget) error {
@@ -22,10 +23,10 @@ func (c *Checks) chooseOverNetwork(ctx context.Context, s *move.Spec, dom *hv.Do
 		// After a power cut nothing shows whether a src at an address has writes that dst lacks.
 		return Unsupported(s, "it would have to be mirrored, which is not done from and to an NBD export or an RBD image; leave out --method, or, where the disk can have no overlay, stop instance %s and run this again", dom.Name)
 	}
-	if disk.Cache == hv.CacheUnsafe && (api.IsRBD(s.Src.Path) || api.IsRBD(target.ToPath)) {
+	if disk.Cache == hv.CacheUnsafe && (medium.IsRBD(s.Src.Path) || medium.IsRBD(target.ToPath)) {
 		return Unsupported(s, "disk %s of instance %s has cache='unsafe', with which QEMU keeps in its memory even what the guest has flushed to an RBD image; set another cache mode, and restart the instance", s.Target, dom.Name)
 	}
-	if s.Method != move.MethodOverlay || !api.IsNetwork(s.Src.Path) {
+	if s.Method != move.MethodOverlay || !medium.IsNetwork(s.Src.Path) {
 		return nil
 	}
 	if err := c.images.Fence(ctx, s.Src.Path); err != nil { // a cancel writes to src
@@ -34,7 +35,7 @@ func (c *Checks) chooseOverNetwork(ctx context.Context, s *move.Spec, dom *hv.Do
 	// A start of the guest shows in a file's stamp and QEMU's locks, but not at an address.
 	if err := c.guards.Enforced(); err != nil {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: nothing would keep instance %s from a start on its source, of which nobody could tell at %s: %v; `volferryctl doctor` says what to do",
-			s.VolumeName, dom.Name, api.AddressKind(s.Src.Path), err)
+			s.VolumeName, dom.Name, medium.AddressKind(s.Src.Path), err)
 	}
 	return nil
 }

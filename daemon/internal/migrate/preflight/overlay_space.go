@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 // CheckOverlaySpace refuses a start without space for the overlay after the other open migrations'
@@ -38,7 +39,7 @@ func (c *Checks) CheckOverlaySpace(ctx context.Context, s *move.Spec) error {
 	}
 	if need := c.OverlayRoom(s); free-spoken < need {
 		return api.Errorf(api.CodeNoSpace, "cannot start a migration of volume %s: %s has %s free, of which the open migrations may need %s, and the guest's writes may need %s; make room, wait for the others or set overlay_dir",
-			s.VolumeName, c.cfg.OverlayDir, api.ExactBytes(free), api.ExactBytes(spoken), api.ExactBytes(need)).
+			s.VolumeName, c.cfg.OverlayDir, humanize.ExactBytes(free), humanize.ExactBytes(spoken), humanize.ExactBytes(need)).
 			With("free_bytes", free).With("reserved_bytes", spoken).With("needed_bytes", need)
 	}
 	return nil

@@ -16,6 +16,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
+	"github.com/volferry/volferry/internal/medium"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Spec makes all checks that are possible before a change, and returns the spec of a request.
@@ -148,7 +151,7 @@ func checkVolume(vol api.Volume) error {
 
 // CheckSource checks that src is as in the registry, and needs no other files.
 func (c *Checks) CheckSource(ctx context.Context, s *move.Spec) error {
-	if s.LedByRegistry() && api.IsNetwork(s.Src.Path) {
+	if s.LedByRegistry() && medium.IsNetwork(s.Src.Path) {
 		return Unsupported(s, "it is at %s, which only its one guest's host moves: not with its guests paused, and not while several write", s.Src.Path)
 	}
 	if s.LedByRegistry() && s.Src.IsLUKS() {
@@ -183,7 +186,7 @@ func (c *Checks) checkInstance(ctx context.Context, s *move.Spec, att api.Attach
 	if err != nil {
 		return nil, nil, err
 	}
-	if api.IsNetwork(s.Src.Path) || api.IsNetwork(target.ToPath) {
+	if medium.IsNetwork(s.Src.Path) || medium.IsNetwork(target.ToPath) {
 		return dom, disk, c.chooseOverNetwork(ctx, s, dom, disk, target)
 	}
 	return dom, disk, c.chooseMethod(ctx, s, dom, disk, target.Method)
@@ -212,7 +215,7 @@ func (c *Checks) CheckDisk(ctx context.Context, s *move.Spec, att api.Attachment
 	}
 	if move.PositionOf(s, disk) != move.OnSrc || (dom.State.Active() && move.PositionOf(s, dom.LiveDisk(att.Device)) != move.OnSrc) {
 		return nil, nil, api.Errorf(api.CodeChainChanged, "disk %s of instance %s is not %s alone, as the registry has it; `%s` shows what is known",
-			att.Device, dom.Name, s.Src.Path, api.ShellLine("volferryctl", "volume", "which", s.VolumeName))
+			att.Device, dom.Name, s.Src.Path, shell.Line("volferryctl", "volume", "which", s.VolumeName))
 	}
 	if err := c.checkOpen(ctx, s, dom); err != nil {
 		return nil, nil, err
@@ -226,7 +229,7 @@ func (c *Checks) CheckDisk(ctx context.Context, s *move.Spec, att api.Attachment
 // checkOpen refuses a src that its guest's process does not have open: the device's name belongs
 // to another device now, which would be copied instead, or libvirt shows an old chain.
 func (c *Checks) checkOpen(ctx context.Context, s *move.Spec, dom *hv.Domain) error {
-	if !dom.State.Active() || api.IsNetwork(s.Src.Path) {
+	if !dom.State.Active() || medium.IsNetwork(s.Src.Path) {
 		return nil
 	}
 	held, err := witness.Look(ctx, c.hv, dom.ID, dom.Name, s.Src.Path)
@@ -238,7 +241,7 @@ func (c *Checks) checkOpen(ctx context.Context, s *move.Spec, dom *hv.Domain) er
 	}
 	return api.Errorf(api.CodeChainChanged, "cannot migrate volume %s: libvirt has disk %s of instance %s on %s, and by the kernel's word its process does not have open what is there now: "+
 		"another image has that name by now, or libvirt has lost the right one. Do not stop the instance before the right image is at this path again; `%s` shows what is known",
-		s.VolumeName, s.Target, dom.Name, s.Src.Path, api.ShellLine("volferryctl", "volume", "which", s.VolumeName))
+		s.VolumeName, s.Target, dom.Name, s.Src.Path, shell.Line("volferryctl", "volume", "which", s.VolumeName))
 }
 
 func checkDomain(s *move.Spec, dom *hv.Domain) error {
@@ -249,13 +252,13 @@ func checkDomain(s *move.Spec, dom *hv.Domain) error {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: %s", s.VolumeName, request.Unsettled(dom))
 	case dom.Snapshots > 0:
 		return Unsupported(s, "instance %s has %s in libvirt, made of its present disks; `%s` has the names, and `%s` deletes one (with --metadata libvirt only forgets it, and its images stay)",
-			dom.Name, api.Count(dom.Snapshots, "snapshot"), api.ShellLine("virsh", "snapshot-list", "--", dom.Name), api.ShellLine("virsh", "snapshot-delete", "--", dom.Name, "NAME"))
+			dom.Name, humanize.Count(dom.Snapshots, "snapshot"), shell.Line("virsh", "snapshot-list", "--", dom.Name), shell.Line("virsh", "snapshot-delete", "--", dom.Name, "NAME"))
 	case dom.Checkpoints > 0:
 		return Unsupported(s, "instance %s has %s in libvirt, and a move would lose what is there; `%s` has the names, and `%s` deletes one (if its bitmap is gone, that fails: add --metadata)",
-			dom.Name, api.Count(dom.Checkpoints, "checkpoint"), api.ShellLine("virsh", "checkpoint-list", "--", dom.Name), api.ShellLine("virsh", "checkpoint-delete", "--", dom.Name, "NAME"))
+			dom.Name, humanize.Count(dom.Checkpoints, "checkpoint"), shell.Line("virsh", "checkpoint-list", "--", dom.Name), shell.Line("virsh", "checkpoint-delete", "--", dom.Name, "NAME"))
 	case dom.ManagedSave:
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s has a managed save image, which names its present disks; start it or run `%s`",
-			s.VolumeName, dom.Name, api.ShellLine("virsh", "managedsave-remove", "--", dom.Name))
+			s.VolumeName, dom.Name, shell.Line("virsh", "managedsave-remove", "--", dom.Name))
 	}
 	return request.AtHome("cannot migrate volume "+s.VolumeName, dom)
 }
@@ -276,11 +279,11 @@ func (c *Checks) checkJob(ctx context.Context, s *move.Spec, dom *hv.Domain) err
 	}
 	if job != nil && job.Kind == hv.JobBackup {
 		return api.Errorf(api.CodeInstanceBusy, "cannot migrate volume %s: somebody has a backup made of disk %s of instance %s; wait for its end, or end it: `%s`",
-			s.VolumeName, s.Target, dom.Name, api.ShellLine("virsh", "domjobabort", "--", dom.Name))
+			s.VolumeName, s.Target, dom.Name, shell.Line("virsh", "domjobabort", "--", dom.Name))
 	}
 	if job != nil || (live != nil && live.Mirror != nil) {
 		return api.Errorf(api.CodeInstanceBusy, "cannot migrate volume %s: a block job that Volferry did not start runs on disk %s of instance %s; `%s` shows it: wait for its end, or end it with --abort in place of --info",
-			s.VolumeName, s.Target, dom.Name, api.ShellLine("virsh", "blockjob", "--info", "--", dom.Name, s.Target))
+			s.VolumeName, s.Target, dom.Name, shell.Line("virsh", "blockjob", "--info", "--", dom.Name, s.Target))
 	}
 	return nil
 }

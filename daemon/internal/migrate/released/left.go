@@ -21,6 +21,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Left returns the paths of the images that a volume has left by moves of this host, except
@@ -104,10 +106,10 @@ func (rs *Sources) kept(ctx context.Context, wanted func(*move.Spec) bool) ([]*h
 // another image, or the socket of its export's server is missing. Images on other machines are not
 // asked, which may take long.
 func (rs *Sources) isGone(ctx context.Context, s *move.Spec) bool {
-	if api.IsRemote(s.Src.Path) {
+	if medium.IsRemote(s.Src.Path) {
 		return false
 	}
-	if e, err := api.ParseNBD(s.Src.Path); err == nil {
+	if e, err := medium.ParseNBD(s.Src.Path); err == nil {
 		_, err := location.Stat(e.Socket)
 		return errors.Is(err, fs.ErrNotExist)
 	}
@@ -291,7 +293,7 @@ func (rs *Sources) CheckNothingLost(ctx context.Context, s *move.Spec, t api.Mig
 	if t.Overwrite || t.ExternalCopy {
 		return nil
 	}
-	file := !info.Block && !api.IsNetwork(s.Dst.Path)
+	file := !info.Block && !medium.IsNetwork(s.Dst.Path)
 	if file {
 		blank, err := rs.images.Blank(ctx, s.Dst)
 		if err != nil || blank {
@@ -306,9 +308,9 @@ func (rs *Sources) CheckNothingLost(ctx context.Context, s *move.Spec, t api.Mig
 	if err != nil || left != nil && left.Spec.VolumeID == s.VolumeID || left == nil && !file {
 		return err
 	}
-	is := api.ExactBytes(info.SizeBytes) + " in use"
+	is := humanize.ExactBytes(info.SizeBytes) + " in use"
 	if file {
-		is = fmt.Sprintf("a file of %s, of which %s are in use", api.ExactBytes(info.SizeBytes), api.Bytes(info.AllocatedBytes))
+		is = fmt.Sprintf("a file of %s, of which %s are in use", humanize.ExactBytes(info.SizeBytes), humanize.Bytes(info.AllocatedBytes))
 	}
 	whose := "not by anything that Volferry knows of"
 	if left != nil {

@@ -15,6 +15,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Provided adds checks to a step that opens or writes src or dst, or makes it an instance's disk:
@@ -88,7 +90,7 @@ func (e *Env) EndUnchanged(to move.Direction) func(context.Context, *move.Spec) 
 func (e *Env) EndUnchangedInPause(to move.Direction) func(context.Context, *move.Spec) error {
 	unchanged := e.EndUnchanged(to)
 	return func(ctx context.Context, s *move.Spec) error {
-		if api.IsNetwork(to.Image(s).Path) {
+		if medium.IsNetwork(to.Image(s).Path) {
 			return nil
 		}
 		return unchanged(ctx, s)
@@ -101,7 +103,7 @@ func (e *Env) EndUnchangedInPause(to move.Direction) func(context.Context, *move
 // answer.
 func (e *Env) EndHasItsName(ctx context.Context, s *move.Spec, to move.Direction) error {
 	img := to.Image(s)
-	if !api.IsNetwork(img.Path) {
+	if !medium.IsNetwork(img.Path) {
 		return nil
 	}
 	err := e.EndUnchanged(to)(ctx, s)
@@ -122,13 +124,13 @@ func (e *Env) EndHasItsName(ctx context.Context, s *move.Spec, to move.Direction
 // renameBack describes how an image gets its address back: its owner knows its present name, or
 // the cluster shows it by the image's id.
 func renameBack(path string) string {
-	image, err := api.ParseRBD(path)
+	image, err := medium.ParseRBD(path)
 	if err != nil {
 		return "nobody but its server's owner can tell how"
 	}
 	spec := image.Spec()
-	return "`" + api.ShellLine("rbd", "info", "--", image.Pool+"/IMAGE") + "` says which one has that id; `" + api.ShellLine("rbd", "rename", "--", spec, spec+".other") + "` takes the name from what has it now, and `" +
-		api.ShellLine("rbd", "rename", "--", image.Pool+"/IMAGE", spec) + "` gives it back"
+	return "`" + shell.Line("rbd", "info", "--", image.Pool+"/IMAGE") + "` says which one has that id; `" + shell.Line("rbd", "rename", "--", spec, spec+".other") + "` takes the name from what has it now, and `" +
+		shell.Line("rbd", "rename", "--", image.Pool+"/IMAGE", spec) + "` gives it back"
 }
 
 // MayWriteDst is called right before the first write to dst, and before a copy continues: since
@@ -155,7 +157,7 @@ func (e *Env) MayMirrorToDst(ctx context.Context, s *move.Spec) error {
 			return err
 		}
 	}
-	if api.IsNetwork(s.Dst.Path) { // an unknown client may be the guest's own
+	if medium.IsNetwork(s.Dst.Path) { // an unknown client may be the guest's own
 		if _, err := e.look.ConfirmDisk(ctx, s); err != nil {
 			return err
 		}

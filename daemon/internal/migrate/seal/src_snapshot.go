@@ -15,7 +15,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/daemon/internal/request"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // snapshotSrc makes the snapshot of an RBD src that no program writes any more, in the step with
@@ -129,7 +130,7 @@ func (e *Env) DropSnapshot(ctx context.Context, s *move.Spec) (left string, err 
 }
 
 func (e *Env) snapshotFacts(ctx context.Context, s *move.Spec) (move.Facts, error) {
-	if !api.IsRBD(s.Src.Path) {
+	if !medium.IsRBD(s.Src.Path) {
 		return move.Facts{}, nil
 	}
 	return e.history.Facts(ctx, s, "")
@@ -187,7 +188,7 @@ func (e *Env) RemoveSnapshot(ctx context.Context, s *move.Spec, was *move.SrcSna
 }
 
 func snapshotSpec(s *move.Spec) string {
-	src, err := api.ParseRBD(s.Src.Path)
+	src, err := medium.ParseRBD(s.Src.Path)
 	if err != nil {
 		return s.Src.Path // impossible: the snapshot was made
 	}
@@ -195,13 +196,13 @@ func snapshotSpec(s *move.Spec) string {
 }
 
 func removeSnapshotCommand(s *move.Spec) string {
-	return api.ShellLine("rbd", "snap", "rm", "--", snapshotSpec(s))
+	return shell.Line("rbd", "snap", "rm", "--", snapshotSpec(s))
 }
 
 func diffCommand(s *move.Spec) string {
-	src, err := api.ParseRBD(s.Src.Path)
+	src, err := medium.ParseRBD(s.Src.Path)
 	if err != nil {
 		return s.Src.Path
 	}
-	return api.ShellLine("rbd", "diff", "--from-snap", rbd.SnapshotName(s.MigrationID), "--", src.Spec())
+	return shell.Line("rbd", "diff", "--from-snap", rbd.SnapshotName(s.MigrationID), "--", src.Spec())
 }

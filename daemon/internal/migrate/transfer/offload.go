@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // offloadTimeout exceeds a storage's time for one range.
@@ -86,5 +87,5 @@ func (e *Env) dstIsAnswered(_ context.Context, s *move.Spec) error {
 	}
 	return api.Errorf(api.CodeStateForbidden,
 		"the storage of %s was asked to copy a part of volume %s and has not answered, so that it may be at work on it; run the copy once more, which asks it for the same again (`%s`)",
-		s.Dst.Path, s.VolumeName, api.ShellLine("volferryctl", "migration", "copy", s.MigrationID))
+		s.Dst.Path, s.VolumeName, shell.Line("volferryctl", "migration", "copy", s.MigrationID))
 }

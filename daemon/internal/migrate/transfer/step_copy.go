@@ -15,6 +15,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/seal"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // StepCopy makes dst equal to the frozen src. After any interruption it continues from its cursor.
@@ -26,7 +28,7 @@ func (e *Env) StepCopy() op.Step {
 		if err := e.seal.Sealed(ctx, s, r.OpID()); err != nil {
 			return err
 		}
-		if api.IsNetwork(s.Src.Path) {
+		if medium.IsNetwork(s.Src.Path) {
 			if err := e.look.OthersHaveSrc(ctx, s); err != nil {
 				return err
 			}
@@ -114,7 +116,7 @@ func CopiedBytes(st *op.Status) (done int64, ok bool) {
 // its size is no multiple of the largest alignment that QEMU may assume for a file that begins
 // with a hole.
 func DstIsUneven(s *move.Spec) bool {
-	return s.Dst.Format == api.FormatRaw && !s.DstBlock && !api.IsNetwork(s.Dst.Path) && s.Dst.WholeBytes()%image.MaxAlignBytes != 0
+	return s.Dst.Format == api.FormatRaw && !s.DstBlock && !medium.IsNetwork(s.Dst.Path) && s.Dst.WholeBytes()%image.MaxAlignBytes != 0
 }
 
 // copyNote is the state of dst before the first byte was copied, and whether it is about to be
@@ -127,7 +129,7 @@ type copyNote struct {
 // dstIsZero reports whether dst reads as zeros outside the copy's writes: the migration made it,
 // and it was empty when the copy began. A new block device may have old data.
 func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *move.Spec) (bool, error) {
-	if s.KeepsBase() || !s.DstOnDevice() && (!s.CreateDst || s.DstBlock) || api.IsNetwork(s.Dst.Path) {
+	if s.KeepsBase() || !s.DstOnDevice() && (!s.CreateDst || s.DstBlock) || medium.IsNetwork(s.Dst.Path) {
 		return false, nil
 	}
 	var note copyNote
@@ -251,6 +253,6 @@ func (e *Env) CheckNotResized(ctx context.Context, s *move.Spec) error {
 	}
 	return api.Errorf(api.CodeSizeMismatch,
 		"cannot complete the migration of volume %s: its disk was resized from %d to %d bytes while it moves, and %s has been made for the old size; cancel it while the instance runs (`%s`), which makes %s as large, and move the volume again",
-		s.VolumeName, s.OverlayBytes(), size.Bytes, s.Dst.Path, api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID), s.Src.Path).
+		s.VolumeName, s.OverlayBytes(), size.Bytes, s.Dst.Path, shell.Line("volferryctl", "migration", "cancel", s.MigrationID), s.Src.Path).
 		With("size_bytes", s.OverlayBytes()).With("found_bytes", size.Bytes)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // unrecordedMove is a finished move of this host that a registry, restored from an older backup,
@@ -272,12 +273,12 @@ func (u *unrecordedMove) wayOut(dom *hv.Domain) string {
 	}
 	if id := u.h.Spec.MigrationID; u.h.Spec.LedByRegistry() {
 		first = fmt.Sprintf("while an instance is still saved for the move (`%s` says so), `%s` at the registry ends it there, or `%s` at its source; else ",
-			api.ShellLine("volferryctl", "instance", "show", instance), api.ShellLine("volferryctl", "migration", "complete", id), api.ShellLine("volferryctl", "migration", "cancel", id)) + first
+			shell.Line("volferryctl", "instance", "show", instance), shell.Line("volferryctl", "migration", "complete", id), shell.Line("volferryctl", "migration", "cancel", id)) + first
 	}
 	return fmt.Sprintf("%s has what was written since that migration, unless something was written to %s meanwhile: delete neither, and start no guest on the other. "+
 		"docs/how-to/lose-a-host.md (The registry is lost) says how it is put right, with the guest off: %s`%s`, `%s` and `%s`", u.place(), u.vol.Location.Path, first,
-		api.ShellLine("volferryctl", "instance", "forget", instance, "--force"), api.ShellLine("volferryctl", "volume", "forget", u.vol.Name),
-		api.ShellLine("volferryctl", "instance", "adopt", instance))
+		shell.Line("volferryctl", "instance", "forget", instance, "--force"), shell.Line("volferryctl", "volume", "forget", u.vol.Name),
+		shell.Line("volferryctl", "instance", "adopt", instance))
 }
 
 func (u *unrecordedMove) explain(w *api.Which, dom *hv.Domain) {

@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/overlay"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // Find returns the chains of the volume in registry, journal and libvirt, and the chain with every
@@ -116,7 +117,7 @@ func (f *Finder) recognizeCommit(ctx context.Context, w *api.Which, found *holde
 	}
 	w.Authoritative = w.Live
 	w.Explanation = fmt.Sprintf("somebody else has committed the overlay of instance %s into %s under the running guest (virsh blockcommit, say): it has every write, and the guest goes on there. "+
-		"The move cannot be completed: take it back (`%s`), and delete the overlay %s after that, which is kept", found.dom.Name, s.Src.Path, api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID), s.Overlay)
+		"The move cannot be completed: take it back (`%s`), and delete the overlay %s after that, which is kept", found.dom.Name, s.Src.Path, shell.Line("volferryctl", "migration", "cancel", s.MigrationID), s.Overlay)
 }
 
 // explainSnapshot adds how to merge another program's images over the disk of an open migration.
@@ -174,7 +175,7 @@ func (f *Finder) Reaches(ctx context.Context, vol api.Volume) bool {
 // AbsentHint returns a question with the likeliest reason for a missing image.
 func AbsentHint(path string) string {
 	if strings.HasPrefix(path, "/dev/") {
-		return "is its device there? `" + api.ShellLine("lvchange", "-ay", "-K", "--", path) + "` activates a logical volume"
+		return "is its device there? `" + shell.Line("lvchange", "-ay", "-K", "--", path) + "` activates a logical volume"
 	}
 	return "is its filesystem mounted?"
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 // holding is where the disk of a volume is by its attachments; the greatest holding counts.
@@ -103,13 +104,13 @@ func (f *holder) compareRunning(w *api.Which) {
 	switch {
 	case sameChain(w.Live, w.Journal) && !f.dom.Persistent:
 		w.Authoritative = w.Live
-		w.Explanation = fmt.Sprintf("instance %s runs on this chain, which is the journal's, and has no definition any more: somebody has undefined it, and it would be gone once it is off; define it again while it runs (%s)", f.instance(), api.DefineAgain(f.instance()))
+		w.Explanation = fmt.Sprintf("instance %s runs on this chain, which is the journal's, and has no definition any more: somebody has undefined it, and it would be gone once it is off; define it again while it runs (%s)", f.instance(), shell.DefineAgain(f.instance()))
 	case sameChain(w.Live, w.Journal) && sameChain(w.Live, w.Persistent):
 		w.Authoritative, w.Agree = w.Live, true
 		w.Explanation = "the instance runs on this chain; journal and persistent definition agree"
 	case sameChain(w.Live, w.Journal) && w.Persistent != nil && !f.moving():
 		w.Authoritative = w.Live
-		w.Explanation = fmt.Sprintf("instance %s runs on the chain shown as authoritative, and its persistent definition names %s: it would start from there the next time; once it is off, `%s` puts %s back into it", f.instance(), w.Persistent[0].Path, api.ShellLine("volferryctl", "instance", "repair", f.instance()), w.Live[0].Path)
+		w.Explanation = fmt.Sprintf("instance %s runs on the chain shown as authoritative, and its persistent definition names %s: it would start from there the next time; once it is off, `%s` puts %s back into it", f.instance(), w.Persistent[0].Path, shell.Line("volferryctl", "instance", "repair", f.instance()), w.Live[0].Path)
 	case f.underSnapshot(w):
 		w.Authoritative = w.Live
 		w.Explanation = fmt.Sprintf("instance %s runs on %s, a snapshot of somebody else over %s; the chain shown as authoritative has every write", f.instance(), w.Live[0].Path, w.Journal[0].Path)

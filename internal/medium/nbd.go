@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api
+package medium
 
 import (
 	"net"
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // The prefixes of the paths of NBD exports, in QEMU's syntax:
@@ -43,19 +45,19 @@ const maxSocketBytes = 107
 func (e NBDExport) Check() error {
 	switch {
 	case strings.ContainsFunc(e.Name, isEscaped), strings.HasPrefix(e.Name, "/"):
-		return invalid("the name %.120q of an NBD export may have letters, digits and the characters . _ - + : @ /, and does not begin with a /", e.Name)
+		return api.Errorf(api.CodeInvalidArgument, "the name %.120q of an NBD export may have letters, digits and the characters . _ - + : @ /, and does not begin with a /", e.Name)
 	case len(e.Name) > maxSocketBytes:
-		return invalid("the name %.120q of an NBD export is too long", e.Name)
+		return api.Errorf(api.CodeInvalidArgument, "the name %.120q of an NBD export is too long", e.Name)
 	case e.Server != "" && e.Socket != "":
-		return invalid("an NBD server is at a socket or at %.120q, and not at both", e.Server)
+		return api.Errorf(api.CodeInvalidArgument, "an NBD server is at a socket or at %.120q, and not at both", e.Server)
 	case e.Server != "":
 		return CheckServer("NBD server", e.Server)
 	case !path.IsAbs(e.Socket), path.Clean(e.Socket) != e.Socket, e.Socket == "/":
-		return invalid("the socket %.120q of an NBD server is not named by a clean absolute path", e.Socket)
+		return api.Errorf(api.CodeInvalidArgument, "the socket %.120q of an NBD server is not named by a clean absolute path", e.Socket)
 	case strings.ContainsFunc(e.Socket, isEscaped):
-		return invalid("the path %.120q of the socket of an NBD server may have letters, digits and the characters . _ - + : @ /", e.Socket)
+		return api.Errorf(api.CodeInvalidArgument, "the path %.120q of the socket of an NBD server may have letters, digits and the characters . _ - + : @ /", e.Socket)
 	case len(e.Socket) > maxSocketBytes:
-		return invalid("the path %.120q of the socket of an NBD server is too long", e.Socket)
+		return api.Errorf(api.CodeInvalidArgument, "the path %.120q of the socket of an NBD server is too long", e.Socket)
 	}
 	return nil
 }
@@ -70,9 +72,9 @@ func CheckServer(what, server string) error {
 	number, bad := strconv.ParseUint(port, 10, 16)
 	switch {
 	case err != nil, host == "", len(host) > maxHostBytes, strings.ContainsFunc(host, isNotOfHost), strings.ContainsAny(host[:1]+host[len(host)-1:], ".-"):
-		return invalid("the %s %.120q is not HOST:PORT with a name in lower case, or an IPv4 address", what, server)
+		return api.Errorf(api.CodeInvalidArgument, "the %s %.120q is not HOST:PORT with a name in lower case, or an IPv4 address", what, server)
 	case bad != nil, number == 0, strconv.FormatUint(number, 10) != port:
-		return invalid("the %s %.120q has no port from 1 to 65535", what, server)
+		return api.Errorf(api.CodeInvalidArgument, "the %s %.120q has no port from 1 to 65535", what, server)
 	}
 	return nil
 }
@@ -91,7 +93,7 @@ func ParseNBD(uri string) (NBDExport, error) {
 	if rest, is := strings.CutPrefix(uri, NBDTCPScheme); is {
 		server, name, found := strings.Cut(rest, "/")
 		if !found || server == "" {
-			return NBDExport{}, invalid("%.120q is not the address of an NBD export: write %sHOST:PORT/EXPORT", uri, NBDTCPScheme)
+			return NBDExport{}, api.Errorf(api.CodeInvalidArgument, "%.120q is not the address of an NBD export: write %sHOST:PORT/EXPORT", uri, NBDTCPScheme)
 		}
 		e := NBDExport{Name: name, Server: server}
 		return e, e.Check()
@@ -99,7 +101,7 @@ func ParseNBD(uri string) (NBDExport, error) {
 	rest, is := strings.CutPrefix(uri, NBDScheme)
 	name, socket, found := strings.Cut(rest, socketParameter)
 	if !is || !found {
-		return NBDExport{}, invalid("%.120q is not the address of an NBD export: write %sEXPORT%s/PATH or %sHOST:PORT/EXPORT", uri, NBDScheme, socketParameter, NBDTCPScheme)
+		return NBDExport{}, api.Errorf(api.CodeInvalidArgument, "%.120q is not the address of an NBD export: write %sEXPORT%s/PATH or %sHOST:PORT/EXPORT", uri, NBDScheme, socketParameter, NBDTCPScheme)
 	}
 	e := NBDExport{Name: name, Socket: socket}
 	return e, e.Check()

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api
+package medium
 
 import (
 	"strings"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // RBDScheme is the prefix of the paths of RBD images: rbd://CLUSTER/POOL/IMAGE, with the fsid of
@@ -36,9 +38,9 @@ func (i RBDImage) Check() error {
 	for _, name := range []string{i.Pool, i.Name} {
 		switch {
 		case name == "", strings.ContainsFunc(name, isEscaped), strings.ContainsAny(name, "/:@"), strings.HasPrefix(name, "-"):
-			return invalid("the name %.120q of an RBD pool or image may have letters, digits and the characters . _ - +, and does not begin with a -", name)
+			return api.Errorf(api.CodeInvalidArgument, "the name %.120q of an RBD pool or image may have letters, digits and the characters . _ - +, and does not begin with a -", name)
 		case len(name) > maxRBDNameBytes:
-			return invalid("the name %.120q of an RBD pool or image is too long", name)
+			return api.Errorf(api.CodeInvalidArgument, "the name %.120q of an RBD pool or image is too long", name)
 		}
 	}
 	return nil
@@ -54,11 +56,11 @@ func CheckCluster(id string) error {
 	for at, r := range id {
 		hyphen := at == 8 || at == 13 || at == 18 || at == 23
 		if hyphen != (r == '-') || !hyphen && (r < '0' || r > '9') && (r < 'a' || r > 'f') {
-			return invalid("%.60q is no id of a Ceph cluster: that is a UUID in lower case (ceph fsid)", id)
+			return api.Errorf(api.CodeInvalidArgument, "%.60q is no id of a Ceph cluster: that is a UUID in lower case (ceph fsid)", id)
 		}
 	}
 	if len(id) != clusterBytes {
-		return invalid("%.60q is no id of a Ceph cluster: that is a UUID in lower case (ceph fsid)", id)
+		return api.Errorf(api.CodeInvalidArgument, "%.60q is no id of a Ceph cluster: that is a UUID in lower case (ceph fsid)", id)
 	}
 	return nil
 }
@@ -68,7 +70,7 @@ func ParseRBD(uri string) (RBDImage, error) {
 	rest, is := strings.CutPrefix(uri, RBDScheme)
 	parts := strings.Split(rest, "/")
 	if !is || len(parts) != 3 {
-		return RBDImage{}, invalid("%.120q is not the address of an RBD image: write %sCLUSTER/POOL/IMAGE, with the id of the cluster (ceph fsid)", uri, RBDScheme)
+		return RBDImage{}, api.Errorf(api.CodeInvalidArgument, "%.120q is not the address of an RBD image: write %sCLUSTER/POOL/IMAGE, with the id of the cluster (ceph fsid)", uri, RBDScheme)
 	}
 	i := RBDImage{Cluster: parts[0], Pool: parts[1], Name: parts[2]}
 	return i, i.Check()

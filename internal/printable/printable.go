@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api
+// Package printable cleans texts of other programs before a person sees them.
+package printable
 
 import (
 	"bytes"
@@ -11,9 +12,9 @@ import (
 	"unicode/utf8"
 )
 
-// Printable replaces by U+FFFD each character that controls a terminal or makes text look like
+// Text replaces by U+FFFD each character that controls a terminal or makes text look like
 // other text. It keeps line breaks and tabs.
-func Printable(text string) string {
+func Text(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsGraphic(r) || r == '\n' || r == '\t' {
 			return r
@@ -22,8 +23,8 @@ func Printable(text string) string {
 	}, text)
 }
 
-// PrintableJSON makes all texts and field names of a JSON document Printable.
-func PrintableJSON(document json.RawMessage) (json.RawMessage, error) {
+// JSON makes all texts and field names of a JSON document Printable.
+func JSON(document json.RawMessage) (json.RawMessage, error) {
 	if len(document) == 0 {
 		return document, nil
 	}
@@ -44,8 +45,8 @@ func PrintableJSON(document json.RawMessage) (json.RawMessage, error) {
 	return clean, nil
 }
 
-// PrintableDetails makes all texts and keys of decoded JSON Printable.
-func PrintableDetails(details map[string]any) map[string]any {
+// Details makes all texts and keys of decoded JSON Printable.
+func Details(details map[string]any) map[string]any {
 	value, _ := printableValue(details)
 	clean, _ := value.(map[string]any) // printableValue returns a map for a map
 	return clean
@@ -55,7 +56,7 @@ func PrintableDetails(details map[string]any) map[string]any {
 func printableValue(value any) (_ any, changed bool) {
 	switch v := value.(type) {
 	case string:
-		clean := Printable(v)
+		clean := Text(v)
 		return clean, clean != v
 	case []any:
 		list := make([]any, len(v))
@@ -71,7 +72,7 @@ func printableValue(value any) (_ any, changed bool) {
 		object := make(map[string]any, len(v))
 		for key, inner := range v {
 			clean, dirty := printableValue(inner)
-			name := Printable(key)
+			name := Text(key)
 			object[name], changed = clean, changed || dirty || name != key
 		}
 		value = object

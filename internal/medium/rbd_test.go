@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api_test
+package medium_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 const cluster = "5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11"
 
 func TestTheAddressOfAnRBDImageIsReadAsItWasWritten(t *testing.T) {
-	for _, want := range []api.RBDImage{{cluster, "rbd", "web"}, {cluster, "a.b_c-d+e", "9"}} {
-		got, err := api.ParseRBD(want.URI())
-		if err != nil || got != want || !api.IsRemote(want.URI()) || !api.IsNetwork(want.URI()) || api.CheckAddress(want.URI()) != nil {
+	for _, want := range []medium.RBDImage{{cluster, "rbd", "web"}, {cluster, "a.b_c-d+e", "9"}} {
+		got, err := medium.ParseRBD(want.URI())
+		if err != nil || got != want || !medium.IsRemote(want.URI()) || !medium.IsNetwork(want.URI()) || medium.CheckAddress(want.URI()) != nil {
 			t.Errorf("%s is read as %+v, %v", want.URI(), got, err)
 		}
 	}
@@ -27,7 +28,7 @@ func TestAnRBDAddressThatSomebodyCouldReadDifferentlyIsRefused(t *testing.T) {
 		"rbd://" + cluster + "/rbd/web@snap", "rbd://" + cluster + "/rbd/web:id=admin", "rbd://" + cluster + "/-p/web", "rbd://" + cluster + "/rbd/--help", "rbd://" + cluster + "/rbd/we%62",
 		"rbd://" + cluster + "/rbd/w eb", "rbd://" + cluster + "/rbd/web?conf=/etc/x", "rbd://" + cluster + "/rbd/" + strings.Repeat("w", 97),
 	} {
-		if i, err := api.ParseRBD(uri); api.CodeOf(err) != api.CodeInvalidArgument {
+		if i, err := medium.ParseRBD(uri); api.CodeOf(err) != api.CodeInvalidArgument {
 			t.Errorf("%q is %+v, %v", uri, i, err)
 		}
 	}

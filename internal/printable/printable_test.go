@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api_test
+package printable_test
 
 import (
 	"encoding/json"
 	"testing"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/printable"
 )
 
 func TestWhatATerminalObeysIsReplacedAnywhereInADocument(t *testing.T) {
@@ -16,12 +16,12 @@ func TestWhatATerminalObeysIsReplacedAnywhereInADocument(t *testing.T) {
 		`{"error":{"message":"\u001b[2Jgone","details":{"n":12345678901234567890}}}`: `{"error":{"details":{"n":12345678901234567890},"message":"�[2Jgone"}}`,
 		"[\"a\u202eb\",[{\"\\u009bk\":\"\x7f\"}],\"ä\\t\"]":                          `["a�b",[{"�k":"�"}],"ä\t"]`,
 	} {
-		got, err := api.PrintableJSON(json.RawMessage(document))
+		got, err := printable.JSON(json.RawMessage(document))
 		if err != nil || string(got) != want {
 			t.Errorf("%q becomes %q, %v; want %q", document, got, err, want)
 		}
 	}
-	if _, err := api.PrintableJSON(json.RawMessage(`{"a":`)); err == nil {
+	if _, err := printable.JSON(json.RawMessage(`{"a":`)); err == nil {
 		t.Error("half a document was taken")
 	}
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api_test
+package shell_test
 
 import (
 	"testing"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 func TestAShellReadsTheWordsOfALineAsTheyAre(t *testing.T) {
@@ -22,7 +22,7 @@ func TestAShellReadsTheWordsOfALineAsTheyAre(t *testing.T) {
 		"virsh snapshot-delete --metadata -- web1 '-x y'":                 {"virsh", "snapshot-delete", "--metadata", "--", "web1", "-x y"},
 		"grep -zxqF -e 6fa7a4f6-6a7c-4c4d-9fd2-ec3d94ac1b0f /proc/1/stat": {"grep", "-zxqF", "-e", "6fa7a4f6-6a7c-4c4d-9fd2-ec3d94ac1b0f", "/proc/1/stat"},
 	} {
-		if got := api.ShellLine(words...); got != want {
+		if got := shell.Line(words...); got != want {
 			t.Errorf("%q is written as %s, not %s", words, got, want)
 		}
 	}

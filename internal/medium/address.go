@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api
+// Package medium has the kinds of storage that an image can be on, and their addresses.
+package medium
 
 import "strings"
 

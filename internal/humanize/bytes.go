@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api
+// Package humanize formats numbers for people, and finds the names that a person may have meant.
+package humanize
 
 import (
 	"fmt"

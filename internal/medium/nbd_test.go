@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api_test
+package medium_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 func TestTheAddressOfAnExportIsReadAsItWasWritten(t *testing.T) {
-	for _, want := range []api.NBDExport{
+	for _, want := range []medium.NBDExport{
 		{Name: "web", Socket: "/run/nbd.sock"},
 		{Socket: "/run/nbd.sock"},
 		{Name: "a/b:c@d+e_f-g.h", Socket: "/run/a@b:c+d_e-f.g"},
@@ -18,8 +19,8 @@ func TestTheAddressOfAnExportIsReadAsItWasWritten(t *testing.T) {
 		{Server: "10.0.0.7:1"},
 		{Name: "a/b:c@d", Server: "n:65535"},
 	} {
-		got, err := api.ParseNBD(want.URI())
-		if err != nil || got != want || !api.IsNetwork(want.URI()) {
+		got, err := medium.ParseNBD(want.URI())
+		if err != nil || got != want || !medium.IsNetwork(want.URI()) {
 			t.Errorf("%s is read as %+v, %v", want.URI(), got, err)
 		}
 	}
@@ -37,7 +38,7 @@ func TestAnAddressThatSomebodyCouldReadDifferentlyIsRefused(t *testing.T) {
 		"nbd://host:10809//web", "nbd://host:10809/web?socket=/run/s", "nbd://host:10809/we%62", "nbds://host:10809/web", "nbd://" + strings.Repeat("h", 300) + ":1/web",
 		"nbd+unix:///web?socket=/" + strings.Repeat("s", 200), "nbd+unix:///" + strings.Repeat("w", 200) + "?socket=/run/s",
 	} {
-		if e, err := api.ParseNBD(uri); api.CodeOf(err) != api.CodeInvalidArgument {
+		if e, err := medium.ParseNBD(uri); api.CodeOf(err) != api.CodeInvalidArgument {
 			t.Errorf("%q is %+v, %v", uri, e, err)
 		}
 	}

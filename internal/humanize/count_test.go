@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api_test
+package humanize_test
 
 import (
 	"testing"
 
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
 func TestOneThingIsNoPlural(t *testing.T) {
 	for n, want := range map[int]string{0: "0 volumes", 1: "1 volume", 2: "2 volumes"} {
-		if got := api.Count(n, "volume"); got != want {
+		if got := humanize.Count(n, "volume"); got != want {
 			t.Errorf("%d is %q, want %q", n, got, want)
 		}
 	}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package medium
+
+import "strings"
+
+// Kind is a kind of storage, described by the properties that decide what a program may do with an
+// image there. A program that only passes a path on needs none of them.
+type Kind struct {
+	// Name names an image of this kind in messages, with its article.
+	Name string
+	// Path: the image has a path in the file tree of a host, which libvirt and the kernel take. The
+	// others have an address.
+	Path bool
+	// Remote: the address means the same image on all hosts.
+	Remote bool
+	// Filesystem: the image is a file. It has rights and attributes, and its filesystem gives it
+	// room as it is written.
+	Filesystem bool
+	// Witnessed: the kernel of a host answers at once which processes have the image open, whether
+	// the image was written, and which image it is. For the others only a server knows, which may
+	// not answer.
+	Witnessed bool
+	// OwnWrites: the kernel's record of writes lacks the writes of other hosts.
+	OwnWrites bool
+	// Raw: the image has no format of its own, neither qcow2 nor LUKS.
+	Raw bool
+	// Deletable: Volferry may delete an image that it has not made.
+	Deletable bool
+	// Led: the image may be the source of a move that the registry leads.
+	Led bool
+	// Snapshots: the storage makes snapshots, and tells whether the image was written since.
+	Snapshots bool
+	// Severable: QEMU can end its connection to a server that does not answer.
+	Severable bool
+	// ClientCache: QEMU caches writes in its own memory, with cache='unsafe' even flushed writes.
+	ClientCache bool
+
+	parse func(path string) error
+}
+
+// The kinds of storage. A new kind needs a variable here, its scheme in Of, and a package of the
+// daemon that opens its images.
+var (
+	File = Kind{
+		Name: "a file", Path: true, Filesystem: true, Witnessed: true, Deletable: true, Led: true,
+	}
+	Device = Kind{
+		Name: "a block device", Path: true, Witnessed: true, OwnWrites: true, Deletable: true, Led: true,
+	}
+	// LocalExport is an export of an NBD server at a Unix socket of the host.
+	LocalExport = Kind{Name: "an NBD export", Raw: true, Severable: true, parse: parseNBD}
+	// Export is an export of an NBD server over TCP.
+	Export = Kind{Name: "an NBD export", Raw: true, Severable: true, Remote: true, parse: parseNBD}
+	// RBD is an image of a Ceph cluster.
+	RBD = Kind{Name: "an RBD image", Raw: true, Remote: true, Snapshots: true, ClientCache: true, parse: parseRBD}
+)
+
+// Of returns the kind of storage at the path of a location. For a path in a file tree it returns
+// File: the image itself shows whether it is a device (On).
+func Of(path string) Kind {
+	switch {
+	case strings.HasPrefix(path, RBDScheme):
+		return RBD
+	case strings.HasPrefix(path, NBDTCPScheme):
+		return Export
+	case strings.HasPrefix(path, NBDScheme):
+		return LocalExport
+	}
+	return File
+}
+
+// On is Of for an image that is known to be a block device or not.
+func On(path string, block bool) Kind {
+	kind := Of(path)
+	if kind.Path && block {
+		return Device
+	}
+	return kind
+}
+
+// Check validates an address of this kind. It accepts every path in a file tree.
+func (k Kind) Check(path string) error {
+	if k.parse == nil {
+		return nil
+	}
+	return k.parse(path)
+}
+
+func parseNBD(path string) error {
+	_, err := ParseNBD(path)
+	return err
+}
+
+func parseRBD(path string) error {
+	_, err := ParseRBD(path)
+	return err
+}
