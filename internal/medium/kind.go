@@ -12,6 +12,8 @@ type Kind struct {
 	// Path: the image has a path in the file tree of a host, which libvirt and the kernel take. The
 	// others have an address.
 	Path bool
+	// Protocol is libvirt's name of the protocol of an address; empty for a path.
+	Protocol string
 	// Remote: the address means the same image on all hosts.
 	Remote bool
 	// Filesystem: the image is a file. It has rights and attributes, and its filesystem gives it
@@ -39,6 +41,12 @@ type Kind struct {
 	parse func(path string) error
 }
 
+// The protocols of addresses.
+const (
+	ProtocolNBD = "nbd"
+	ProtocolRBD = "rbd"
+)
+
 // The kinds of storage. A new kind needs a variable here, its scheme in Of, and a package of the
 // daemon that opens its images.
 var (
@@ -49,11 +57,11 @@ var (
 		Name: "a block device", Path: true, Witnessed: true, OwnWrites: true, Deletable: true, Led: true,
 	}
 	// LocalExport is an export of an NBD server at a Unix socket of the host.
-	LocalExport = Kind{Name: "an NBD export", Raw: true, Severable: true, parse: parseNBD}
+	LocalExport = Kind{Name: "an NBD export", Protocol: ProtocolNBD, Raw: true, Severable: true, parse: parseNBD}
 	// Export is an export of an NBD server over TCP.
-	Export = Kind{Name: "an NBD export", Raw: true, Severable: true, Remote: true, parse: parseNBD}
+	Export = Kind{Name: "an NBD export", Protocol: ProtocolNBD, Raw: true, Severable: true, Remote: true, parse: parseNBD}
 	// RBD is an image of a Ceph cluster.
-	RBD = Kind{Name: "an RBD image", Raw: true, Remote: true, Snapshots: true, ClientCache: true, parse: parseRBD}
+	RBD = Kind{Name: "an RBD image", Protocol: ProtocolRBD, Raw: true, Remote: true, Snapshots: true, ClientCache: true, parse: parseRBD}
 )
 
 // Of returns the kind of storage at the path of a location. For a path in a file tree it returns

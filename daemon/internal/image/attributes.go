@@ -3,15 +3,12 @@
 package image
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/volferry/volferry/internal/medium"
 )
 
 type attributes struct {
@@ -94,12 +91,11 @@ func (a attributes) giveXattr(f *os.File, has attributes) {
 	}
 }
 
-// attributesAt returns the attributes of the file at path; zero if it is no file.
-func (s hostFiles) attributesAt(path string) attributes {
-	if path == "" || medium.IsNetwork(path) {
+func (h host) attributes(path string) attributes {
+	if path == "" {
 		return attributes{}
 	}
-	f, err := s.Files.Open(path, os.O_RDONLY)
+	f, err := h.Open(path, os.O_RDONLY)
 	if err != nil {
 		return attributes{}
 	}
@@ -110,44 +106,8 @@ func (s hostFiles) attributesAt(path string) attributes {
 	return attributesOf(f)
 }
 
-// AttributesLost describes the attributes of the file at path that a new file in a directory would
-// lack. filled: another program makes the file, with content, so that only the directory decides.
-func (s Storage) AttributesLost(path, dir string, filled bool) (left []string, err error) {
-	has := s.files().attributesAt(path)
-	if has == (attributes{}) {
-		return nil, nil
-	}
-	answered := answered("files in "+dir+" are stored alike", func() error {
-		f, _, remove, err := trialFile(dir)
-		if err != nil {
-			return err
-		}
-		defer remove()
-		if filled {
-			if _, err := f.Write([]byte{0}); err != nil {
-				return err
-			}
-			if err := f.Sync(); err != nil { // otherwise it has no extent yet
-				return err
-			}
-		}
-		left = has.give(f)
-		return nil
-	})
-	if answered != nil {
-		return nil, answered
-	}
-	return left, nil
-}
-
-// StoreLike gives the raw file at path the attributes of the file like, as far as possible, and
-// describes the missing ones. The file is new, and no program has it open.
-func (s Storage) StoreLike(_ context.Context, path, like string) (left []string, err error) {
-	has := s.files().attributesAt(like)
-	if has == (attributes{}) || medium.IsNetwork(path) {
-		return nil, nil
-	}
-	f, err := s.Files.Open(path, os.O_RDWR)
+func (h host) storeLike(path string, has attributes) (left []string, err error) {
+	f, err := h.Open(path, os.O_RDWR)
 	if err != nil {
 		return nil, noImage(err)
 	}

@@ -4,16 +4,12 @@ package image
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // NewFile describes how an image file is made, and gives the caller its fingerprint before the
@@ -47,15 +43,10 @@ func TemporaryName() string { return qemuimg.TemporaryName() }
 // TemporaryPath returns the path or address of the unfinished image under a temporary name.
 func TemporaryPath(path, name string) string { return path[:strings.LastIndexByte(path, '/')+1] + name }
 
-// Create makes a new image. It returns fs.ErrExist if there is anything at its path. An RBD image
-// needs about.Temporary and about.Whole, and has no rights.
-func (s Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64, about NewFile) error {
-	if medium.IsRBD(img.Path) {
-		return createRBD(ctx, s.Network, img.Path, sizeBytes, about)
-	}
+func (h host) create(ctx context.Context, img hv.Image, sizeBytes int64, about NewFile) error {
 	to := qemuimg.NewFile{
 		Temporary: about.Temporary,
-		Empty:     func(f *os.File) { s.files().attributesAt(about.Like).give(f) },
+		Empty:     func(f *os.File) { h.attributes(about.Like).give(f) },
 		Filled:    func(f *os.File) error { return asOf(f, about.Rights, about.Left) },
 	}
 	if about.Whole != nil {
@@ -67,15 +58,7 @@ func (s Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64, abou
 			return about.Whole(fingerprint)
 		}
 	}
-	return noSpace(qemuimg.Create(ctx, *s.files().qemuChain(append([]hv.Image{img}, about.Backing...)), sizeBytes, to))
-}
-
-func createRBD(ctx context.Context, at network.Access, path string, sizeBytes int64, about NewFile) error {
-	err := at.Make(ctx, path, about.Temporary, sizeBytes, about.Whole)
-	if err == nil || errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return cannotReach(path, err)
+	return noSpace(qemuimg.Create(ctx, *h.qemuChain(append([]hv.Image{img}, about.Backing...)), sizeBytes, to))
 }
 
 func asOf(f *os.File, r *Rights, tell func(left []string)) error {

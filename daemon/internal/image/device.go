@@ -20,6 +20,11 @@ func (Storage) FullBytes(ctx context.Context, sizeBytes int64) (int64, error) {
 	return qemuimg.FullBytes(ctx, sizeBytes)
 }
 
+// ClusterBytes returns the cluster size of a qcow2 image.
+func (s Storage) ClusterBytes(path string) (int64, error) {
+	return qemuimg.ClusterBytes(s.files().qcow2At(path))
+}
+
 // CheckFits refuses (unsupported_disk) a qcow2 image on a block device that is smaller than the
 // image may become: nothing makes the device larger when the guest writes. It accepts all other
 // images.

@@ -8,7 +8,7 @@ import (
 	"errors"
 
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/network"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/shell"
 )
@@ -23,9 +23,12 @@ type Info struct {
 }
 
 // IdentityIn returns the identity of a device or RBD image (api.Location.Identity) in its
-// fingerprint (Storage.Fingerprint).
+// fingerprint (Storage.Fingerprint); empty for anything else.
 func IdentityIn(fingerprint string) string {
-	return cmp.Or(location.IdentityIn(fingerprint), network.IdentityIn(fingerprint))
+	if id, err := rbd.IDIn(fingerprint); err == nil {
+		return id
+	}
+	return location.IdentityIn(fingerprint)
 }
 
 // CheckIdentity refuses (chain_changed) a location with another device or RBD image than the

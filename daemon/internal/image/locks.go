@@ -3,15 +3,12 @@
 package image
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // Locks is the state of the locks that QEMU takes on each file that it opens. A shared filesystem
@@ -34,20 +31,14 @@ const (
 	lockMayWrite = 1
 )
 
-// Locks reads the locks of a file, and takes none. It reports no locks on a filesystem without
-// locks, and for a device: QEMU's locks of a device belong to its node, and each guest has its own
-// nodes.
-func (s Storage) Locks(_ context.Context, path string) (Locks, error) {
-	if medium.IsNetwork(path) {
-		return Locks{}, nil
-	}
+func (h host) locks(path string) (Locks, error) {
 	var locks Locks
 	err := answered("QEMU has "+path+" open", func() (err error) {
 		st, err := os.Stat(path)
 		if err != nil || !st.Mode().IsRegular() {
 			return err
 		}
-		f, err := s.Files.Open(path, os.O_RDONLY)
+		f, err := h.Open(path, os.O_RDONLY)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/internal/shell"
 )
 
@@ -45,24 +44,14 @@ func (e *OpenError) refusal(what string) *api.Error {
 	return api.Errorf(api.CodePermissionDenied, "cannot %s: %v", what, e).With("path", e.Path).With("user", UserName(e.User))
 }
 
-// MayOpen returns nil if a process of this user can open the image at path for reading and
-// writing, once libvirt has given the image to the user as far as it does, and an *OpenError if
-// not. It tries to open the image: only the kernel, and the server of a mount, know. The image may
-// belong to the user for a moment, so no program may have it open.
-func (s Storage) MayOpen(who hv.ProcessUser, path string) error {
-	if who.UID == 0 {
-		return nil
-	}
-	if medium.IsNetwork(path) {
-		return s.user(who).mayConnect(path)
-	}
+func (h host) mayOpen(user qemuUser, path string) error {
 	return answered("QEMU can open "+path, func() error {
-		f, err := s.Files.Open(path, os.O_RDONLY)
+		f, err := h.Open(path, os.O_RDONLY)
 		if err != nil {
 			return noImage(err)
 		}
 		defer func() { _ = f.Close() }()
-		return s.user(who).mayOpen(f)
+		return user.mayOpen(f)
 	})
 }
 
@@ -96,19 +85,6 @@ func (u qemuUser) mayOpen(f *os.File) error {
 		return cannot
 	}
 	return err
-}
-
-// mayConnect returns nil if a user may connect to the server of an export: libvirt does not change
-// the owner of a socket. Over TCP every user may, as far as this host knows.
-func (u qemuUser) mayConnect(path string) error {
-	if medium.IsRemote(path) {
-		return nil
-	}
-	e, err := medium.ParseNBD(path)
-	if err != nil {
-		return err
-	}
-	return answered("QEMU may connect to "+e.Socket, func() error { return u.mayConnectTo(e.Socket) })
 }
 
 func (u qemuUser) mayConnectTo(socket string) error {

@@ -3,15 +3,11 @@
 package image
 
 import (
-	"cmp"
 	"context"
 	"os"
 
-	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
-	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // CreateOverlay makes an empty qcow2 overlay over backing, and returns when file and directory are
@@ -26,7 +22,7 @@ func (s Storage) CreateOverlay(ctx context.Context, path string, backing hv.Imag
 		return err
 	}
 	about := qemuimg.NewFile{
-		Empty:      func(f *os.File) { attributes{noCOW: s.files().attributesAt(backing.Path).noCOW}.give(f) },
+		Empty:      func(f *os.File) { attributes{noCOW: s.at(backing.Path).attributes(backing.Path).noCOW}.give(f) },
 		Filled:     func(f *os.File) error { return asOf(f, rights, nil) },
 		Passphrase: passphrase,
 	}
@@ -40,26 +36,6 @@ func (s Storage) CheckOverlay(_ context.Context, path string, backing hv.Image, 
 	return empty, noImage(err)
 }
 
-// Fold merges the overlay into the top of a chain that equals its backing image, and returns when
-// that is on stable storage. It reads the images below the top. It does not change the overlay, so
-// an interrupted fold can be repeated.
-func (s Storage) Fold(ctx context.Context, overlay string, into []hv.Image) error {
-	if top := into[0]; medium.IsNetwork(top.Path) {
-		is, err := inspectAddress(ctx, s.Network, top.Path, api.Format(top.Format))
-		if err != nil {
-			return err
-		}
-		to := copy.Image{Path: top.Path, Format: top.Format, SizeBytes: cmp.Or(top.SliceBytes, is.SizeBytes), Slice: top.SliceBytes != 0}
-		if err := copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: to, Network: s.Network, Files: s.Files}); err != nil {
-			return noSpace(err)
-		}
-		// The last flush may have ended in a cache of a server that has restarted since.
-		_, err = inspectAddress(ctx, s.Network, top.Path, api.Format(top.Format))
-		return err
-	}
-	passphrase, err := s.passphrase(ctx, into[0])
-	if err != nil {
-		return err
-	}
-	return noSpace(qemuimg.CommitOffline(ctx, overlay, *s.files().qemuChain(into), qemuimg.CommitOptions{Passphrase: passphrase}))
+func (h host) fold(ctx context.Context, overlay string, into []hv.Image, passphrase []byte) error {
+	return noSpace(qemuimg.CommitOffline(ctx, overlay, *h.qemuChain(into), qemuimg.CommitOptions{Passphrase: passphrase}))
 }

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/sandbox"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // Rights are the access rights of an image file: owner and group, mode, access list and security
@@ -34,22 +33,13 @@ const (
 	attrLabel = "security.selinux"
 )
 
-// Rights reads the rights that the image at path has without a guest: for a guest libvirt makes
-// QEMU's user the owner of the file, and remembers the previous owner. They are nil for a block
-// device, because udev sets its rights.
-//
-// If libvirt remembers nothing (remember_owner = 0, a filesystem without trusted attributes, a
-// shareable disk) they are the present rights.
-func (s Storage) Rights(ctx context.Context, path string) (*Rights, error) {
-	if medium.IsNetwork(path) {
-		return nil, nil
-	}
-	f, err := s.Files.Open(path, os.O_RDONLY)
+func (h host) rights(ctx context.Context, path string) (*Rights, error) {
+	f, err := h.Open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, noImage(err)
 	}
 	defer func() { _ = f.Close() }()
-	r, err := readRights(ctx, s.Privileged, f)
+	r, err := readRights(ctx, h.privileged, f)
 	if err != nil {
 		return nil, fmt.Errorf("read the rights on %s: %w", path, err)
 	}

@@ -19,27 +19,33 @@ var ErrSilent = errors.New("the storage does not answer")
 // since. It returns ErrAbsent if there is no image, and ErrSilent if the cluster does not answer,
 // as MakeSnapshot and RemoveSnapshot do.
 func (s Storage) Snapshot(ctx context.Context, path, name string, compare bool) (rbd.Snapshot, error) {
-	snapshot, err := s.Network.Snapshot(ctx, path, name, compare)
-	return snapshot, snapshotError(path, err)
+	snapshot, err := s.Network.RBD.Snapshot(ctx, path, rbd.SnapshotQuery{Name: name, Compare: compare})
+	return snapshot, s.clusters().snapshotError(path, err)
 }
 
 // MakeSnapshot makes a snapshot of the RBD image at path with this fingerprint.
 func (s Storage) MakeSnapshot(ctx context.Context, path, fingerprint, name string) error {
-	return snapshotError(path, s.Network.MakeSnapshot(ctx, path, fingerprint, name))
+	return s.clusters().changeSnapshot(ctx, path, fingerprint, rbd.Change{Snapshot: name})
 }
 
 // RemoveSnapshot removes the snapshot with this name and id of the RBD image at path with this
 // fingerprint. It returns nil if there is none.
 func (s Storage) RemoveSnapshot(ctx context.Context, path, fingerprint, name string, id uint64) error {
-	return snapshotError(path, s.Network.RemoveSnapshot(ctx, path, fingerprint, name, id))
+	return s.clusters().changeSnapshot(ctx, path, fingerprint, rbd.Change{RemoveSnapshot: name, SnapshotID: id})
 }
 
-func snapshotError(path string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, unix.ETIMEDOUT):
+func (c clusters) changeSnapshot(ctx context.Context, path, fingerprint string, change rbd.Change) error {
+	id, err := rbd.IDIn(fingerprint)
+	if err == nil {
+		change.ID = id
+		err = c.network.RBD.Change(ctx, path, change)
+	}
+	return c.snapshotError(path, err)
+}
+
+func (c clusters) snapshotError(path string, err error) error {
+	if errors.Is(err, unix.ETIMEDOUT) {
 		return fmt.Errorf("look at %s: %w: %w", path, ErrSilent, err)
 	}
-	return cannotReach(path, err)
+	return c.cannotReach(path, err)
 }

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // Stamp shows, without reading an image, whether it was written.
@@ -96,15 +95,9 @@ var sysBlock = "/sys/dev/block"
 
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// Stamp reads the stamp of the image at path, only the size at an address. It returns ErrAbsent if
-// there is nothing.
-func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
-	if medium.IsNetwork(path) {
-		is, err := inspectAddress(ctx, s.Network, path, api.FormatRaw)
-		return Stamp{SizeBytes: is.SizeBytes}, err
-	}
+func (h host) stamp(_ context.Context, path string) (Stamp, error) {
 	var st unix.Stat_t
-	if err := s.files().stat(path, &st); err != nil {
+	if err := h.stat(path, &st); err != nil {
 		return Stamp{}, noImage(err)
 	}
 	boot, err := os.ReadFile(bootIDFile)

@@ -3,27 +3,16 @@
 package image
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/volferry/volferry/internal/medium"
 )
 
-// Written reports whether a process of this host has a file open for writing: the kernel grants no
-// read lease on such a file. On NFS, where the kernel's leases depend on the server's delegations,
-// it reports by QEMU's locks whether a QEMU of any host has. For devices and exports, and on a
-// filesystem without leases, this is unknown: false. An error means that the kernel should know
-// and did not answer.
-func (s Storage) Written(_ context.Context, path string) (bool, error) {
-	if medium.IsNetwork(path) {
-		return false, nil
-	}
-	f, err := s.Files.Open(path, os.O_RDONLY)
+func (h host) written(path string) (bool, error) {
+	f, err := h.Open(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -42,7 +42,8 @@ func (h *Host) Dial(ctx context.Context, image medium.RBDImage, writable bool, k
 	return h.Serve(ctx, image, writable, key)
 }
 
-// Client opens images by their addresses.
+// Client opens images by their addresses. A nil Client is for a host without clusters: all calls
+// fail.
 type Client struct {
 	Clusters Clusters
 	// Secret returns the value of a libvirt secret.
@@ -58,7 +59,12 @@ func (c *Client) with(ctx context.Context, path string, do func(image medium.RBD
 	return c.withKey(ctx, image, func(key *os.File) error { return do(image, key) })
 }
 
+var errNoClusters = errors.New("this host has no Ceph clusters")
+
 func (c *Client) withKey(ctx context.Context, image medium.RBDImage, do func(key *os.File) error) error {
+	if c == nil {
+		return errNoClusters
+	}
 	cluster, err := c.Clusters.Find(image)
 	if err != nil {
 		return err
@@ -87,6 +93,26 @@ func (c *Client) Look(ctx context.Context, path string) (info Info, err error) {
 		return err
 	})
 	return info, err
+}
+
+// LookWhole is Look, and refuses an image if the cluster does not have all of its data.
+func (c *Client) LookWhole(ctx context.Context, path string) (info Info, err error) {
+	err = c.inspect(ctx, path, &info, Info.whole)
+	return info, err
+}
+
+// Fence refuses the image at an address if nothing stops the unfinished writes of a killed client.
+func (c *Client) Fence(ctx context.Context, path string) error {
+	return c.inspect(ctx, path, &Info{}, Info.fence)
+}
+
+func (c *Client) inspect(ctx context.Context, path string, info *Info, refuse func(Info, medium.RBDImage) error) error {
+	return c.with(ctx, path, func(image medium.RBDImage, key *os.File) (err error) {
+		if *info, err = c.Reach.Look(ctx, image, key); err != nil {
+			return err
+		}
+		return refuse(*info, image)
+	})
 }
 
 // Snapshot describes a snapshot of the image at an address. Errors are as in Look.

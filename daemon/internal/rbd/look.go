@@ -32,8 +32,8 @@ type Info struct {
 	DirtyCache bool `json:"dirty_cache,omitempty"`
 }
 
-// Whole refuses an image if the cluster does not have all of its data.
-func (i Info) Whole(image medium.RBDImage) error {
+// whole refuses an image if the cluster does not have all of its data.
+func (i Info) whole(image medium.RBDImage) error {
 	if !i.DirtyCache {
 		return nil
 	}
@@ -42,8 +42,8 @@ func (i Info) Whole(image medium.RBDImage) error {
 		shell.Line("rbd", "persistent-cache", "flush", "--", image.Spec()), shell.Line("rbd", "persistent-cache", "invalidate", "--", image.Spec()))
 }
 
-// Fence refuses an image if nothing stops the unfinished writes of a killed client.
-func (i Info) Fence(image medium.RBDImage) error {
+// fence refuses an image if nothing stops the unfinished writes of a killed client.
+func (i Info) fence(image medium.RBDImage) error {
 	if i.Fenced {
 		return nil
 	}

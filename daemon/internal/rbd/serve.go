@@ -31,10 +31,10 @@ func (h *Host) Serve(ctx context.Context, image medium.RBDImage, writable bool, 
 	if err != nil {
 		return nil, err
 	}
-	if err := info.Whole(image); err != nil {
+	if err := info.whole(image); err != nil {
 		return nil, err
 	}
-	if err := info.Fence(image); writable && err != nil {
+	if err := info.fence(image); writable && err != nil {
 		return nil, err
 	}
 	return c.serve(ctx, image, writable, key)
