@@ -180,16 +180,17 @@ type Image struct {
 	Ino   uint64 `json:"ino,omitempty"`
 }
 
-// Identify returns the image at a path.
+// Identify returns the image at a path. It asks no file system server for attributes that the
+// kernel has: a descriptor of another process may be on a FUSE mount that never answers.
 func Identify(path string) (Image, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return Image{}, &os.PathError{Op: "stat", Path: path, Err: err}
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_INO, &st); err != nil {
+		return Image{}, &os.PathError{Op: "statx", Path: path, Err: err}
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
-		return Image{Block: true, Dev: st.Rdev}, nil
+		return Image{Block: true, Dev: unix.Mkdev(st.Rdev_major, st.Rdev_minor)}, nil
 	}
-	return Image{Dev: st.Dev, Ino: st.Ino}, nil
+	return Image{Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino}, nil
 }
 
 // About describes one process.
