@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// muteMount mounts a FUSE file system whose server answers no request.
+// muteMount mounts a FUSE file system; its server never answers.
 func muteMount(t *testing.T) (dir string) {
 	t.Helper()
 	server, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
