@@ -29,7 +29,7 @@ type Kind struct {
 	Raw bool
 	// Deletable: Volferry may delete an image that it has not made.
 	Deletable bool
-	// Led: the image may be the source of a move that the registry leads.
+	// Led: the image may be the source or the destination of a move that the registry leads.
 	Led bool
 	// Snapshots: the storage makes snapshots, and tells whether the image was written since.
 	Snapshots bool

@@ -9,6 +9,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // PositionOf reads the position from a disk's chain. It compares whole chains: an overlay over
@@ -38,6 +39,9 @@ type Direction struct {
 	Chain func(*Spec) []hv.Image
 	End   Position
 }
+
+// Kind returns the kind of storage of a direction's end.
+func (d Direction) Kind(s *Spec) medium.Kind { return kindOf(d.Image(s)) }
 
 // InBackground reports whether the job of a direction writes only in the background.
 func InBackground(s *Spec, to Direction) bool { return to.Job == hv.JobActiveCommit || s.Background() }

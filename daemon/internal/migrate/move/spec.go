@@ -5,6 +5,7 @@ package move
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
@@ -12,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 const (
@@ -125,11 +127,57 @@ func (s *Spec) SizeBytes() int64 { return s.Src.SizeBytes }
 // OverlayBytes returns the exact virtual size of the overlay, the size that the guest sees.
 func (s *Spec) OverlayBytes() int64 { return cmp.Or(s.GuestBytes, s.SizeBytes()) }
 
+// SrcKind returns the kind of storage of src.
+func (s *Spec) SrcKind() medium.Kind { return kindOf(s.SrcImage()) }
+
+// DstKind returns the kind of storage of dst.
+func (s *Spec) DstKind() medium.Kind { return kindOf(s.DstImage()) }
+
+func kindOf(img hv.Image) medium.Kind { return medium.On(img.Path, img.Type == hv.SourceBlock) }
+
 // SrcImage returns src as an hv.Image.
-func (s *Spec) SrcImage() hv.Image { return location.Image(s.Src, s.SrcBlock) }
+func (s *Spec) SrcImage() hv.Image { return s.SrcChain()[0] }
 
 // DstImage returns dst as an hv.Image.
-func (s *Spec) DstImage() hv.Image { return location.Image(s.Dst, s.DstBlock) }
+func (s *Spec) DstImage() hv.Image { return s.DstChain()[0] }
+
+// Convertible reports whether qemu-img convert can write one end over the other: each is a whole
+// image that needs no passphrase.
+func (s *Spec) Convertible() bool {
+	return !slices.ContainsFunc([]hv.Image{s.SrcImage(), s.DstImage()}, func(img hv.Image) bool {
+		return img.SliceBytes != 0 || img.LUKSSecret != ""
+	})
+}
+
+// DstOrigin is how dst comes to be.
+type DstOrigin int
+
+// The origins of dst.
+const (
+	// DstExists: dst was there before the move, which overwrites it.
+	DstExists DstOrigin = iota
+	// DstMade: the migration makes dst, and a cancel removes it.
+	DstMade
+	// DstConnected: the migration connects dst, a target's volume, and a cancel disconnects it.
+	DstConnected
+)
+
+// DstOrigin returns how dst comes to be.
+func (s *Spec) DstOrigin() DstOrigin {
+	switch {
+	case s.ConnectDst:
+		return DstConnected
+	case s.CreateDst:
+		return DstMade
+	}
+	return DstExists
+}
+
+// CreatesFile reports whether the move makes dst as a file.
+func (s *Spec) CreatesFile() bool { return s.CreateDst && s.DstKind().Filesystem }
+
+// MakesDst reports whether the move makes the image at dst, if only on an existing device.
+func (s *Spec) MakesDst() bool { return s.CreateDst || s.DstOnDevice() }
 
 // DstOnDevice reports whether dst is a qcow2 image on a block device.
 func (s *Spec) DstOnDevice() bool { return s.DstDeviceBytes != 0 }
