@@ -90,7 +90,7 @@ func (e *Env) EndUnchanged(to move.Direction) func(context.Context, *move.Spec) 
 func (e *Env) EndUnchangedInPause(to move.Direction) func(context.Context, *move.Spec) error {
 	unchanged := e.EndUnchanged(to)
 	return func(ctx context.Context, s *move.Spec) error {
-		if medium.IsNetwork(to.Image(s).Path) {
+		if !to.Kind(s).Witnessed {
 			return nil
 		}
 		return unchanged(ctx, s)
@@ -102,10 +102,10 @@ func (e *Env) EndUnchangedInPause(to move.Direction) func(context.Context, *move
 // dead. The guest has the right image, but its next start would have the other. It waits for an
 // answer.
 func (e *Env) EndHasItsName(ctx context.Context, s *move.Spec, to move.Direction) error {
-	img := to.Image(s)
-	if !medium.IsNetwork(img.Path) {
+	if to.Kind(s).Witnessed {
 		return nil
 	}
+	path := to.Image(s).Path
 	err := e.EndUnchanged(to)(ctx, s)
 	switch refused := (*api.Error)(nil); {
 	case err == nil:
@@ -116,7 +116,7 @@ func (e *Env) EndHasItsName(ctx context.Context, s *move.Spec, to move.Direction
 		return op.UnknownOutcome(api.Errorf(api.CodeChainChanged,
 			"volume %s of instance %s was switched to %v, which had the address %s right before, and now there is %s: somebody has renamed it and given its name to another image. "+
 				"A guest that runs has the right image and loses nothing; do not stop it, nor start one that is off, before the first image has that name again (%s). Then call again",
-			s.VolumeName, s.InstanceName, refused.Details["expected"], img.Path, orNothing(fmt.Sprint(refused.Details["found"])), renameBack(img.Path)).
+			s.VolumeName, s.InstanceName, refused.Details["expected"], path, orNothing(fmt.Sprint(refused.Details["found"])), renameBack(path)).
 			With("expected", refused.Details["expected"]).With("found", refused.Details["found"]))
 	}
 }
@@ -157,7 +157,7 @@ func (e *Env) MayMirrorToDst(ctx context.Context, s *move.Spec) error {
 			return err
 		}
 	}
-	if medium.IsNetwork(s.Dst.Path) { // an unknown client may be the guest's own
+	if !s.DstKind().Witnessed { // an unknown client may be the guest's own
 		if _, err := e.look.ConfirmDisk(ctx, s); err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ type FrozenOutput struct {
 // Seal returns the seal of a src that no program writes from now on, in the step with this name.
 // An RBD image gets a snapshot, since Ceph does not report when an image was written.
 func (e *Env) Seal(ctx context.Context, r *op.Run, s *move.Spec, step string) (out FrozenOutput, err error) {
-	if medium.IsRBD(s.Src.Path) {
+	if s.SrcKind().Snapshots {
 		out.Src = &image.Stamp{SizeBytes: s.Src.SizeBytes}
 		out.Snapshot, err = e.snapshotSrc(ctx, r, s, step)
 	} else {
@@ -47,7 +47,7 @@ func (e *Env) Seal(ctx context.Context, r *op.Run, s *move.Spec, step string) (o
 // had been written. So the image is flushed first, except at an address, since its stamp has only
 // the size.
 func (e *Env) StampToKeep(ctx context.Context, path string) (image.Stamp, error) {
-	if !medium.IsNetwork(path) {
+	if medium.Of(path).Witnessed {
 		if err := e.images.Flush(ctx, path); err != nil {
 			return image.Stamp{}, err
 		}
@@ -115,7 +115,7 @@ func (e *Env) SealsMirrored(st op.Step) op.Step {
 // src stay unknown.
 func (e *Env) SealLeft(ctx context.Context, r *op.Run, src, step string) error {
 	var note LeftSrcNote
-	if noted, err := r.Noted(step, &note); err != nil || noted && note.Left != nil || medium.IsNetwork(src) {
+	if noted, err := r.Noted(step, &note); err != nil || noted && note.Left != nil || !medium.Of(src).Witnessed {
 		return err
 	}
 	stamp, err := e.StampToKeep(ctx, src)
@@ -129,8 +129,9 @@ func (e *Env) SealLeft(ctx context.Context, r *op.Run, src, step string) error {
 // ChangeSinceLeft reports whether src was written since its volume left it, by the stamp of its
 // freeze or its closing. why is the reason for an unknown change.
 func (e *Env) ChangeSinceLeft(ctx context.Context, s *move.Spec, seal *image.Stamp) (change image.Change, why string, err error) {
-	if medium.IsNetwork(s.Src.Path) {
-		return image.ChangeUnknown, "nothing is kept of " + medium.AddressKind(s.Src.Path) + " that would tell", nil
+	kind := s.SrcKind()
+	if !kind.Witnessed {
+		return image.ChangeUnknown, "nothing is kept of " + kind.Name + " that would tell", nil
 	}
 	now, err := e.images.Stamp(ctx, s.Src.Path)
 	if err != nil {
@@ -141,7 +142,7 @@ func (e *Env) ChangeSinceLeft(ctx context.Context, s *move.Spec, seal *image.Sta
 		seal = &was
 	}
 	change, why = ofVolume(now, s.Src).ChangeSince(seal)
-	if change == image.Unchanged && s.SrcBlock && s.LedByRegistry() {
+	if change == image.Unchanged && kind.OwnWrites && s.LedByRegistry() {
 		return image.ChangeUnknown, "it is a device that other hosts have too, and this host counts its own writes alone", nil
 	}
 	return change, why, nil
@@ -208,7 +209,7 @@ func (e *Env) SealedOrSame(ctx context.Context, s *move.Spec, opID string) (touc
 // SealedStill is Sealed for an RBD image, right before the pause: it finds writes to src during
 // the job. Other images are checked for the last time before the job.
 func (e *Env) SealedStill(ctx context.Context, s *move.Spec) error {
-	if !medium.IsRBD(s.Src.Path) {
+	if !s.SrcKind().Snapshots {
 		return nil
 	}
 	p, err := e.history.Facts(ctx, s, "")

@@ -130,7 +130,7 @@ func (e *Env) DropSnapshot(ctx context.Context, s *move.Spec) (left string, err 
 }
 
 func (e *Env) snapshotFacts(ctx context.Context, s *move.Spec) (move.Facts, error) {
-	if !medium.IsRBD(s.Src.Path) {
+	if !s.SrcKind().Snapshots {
 		return move.Facts{}, nil
 	}
 	return e.history.Facts(ctx, s, "")
