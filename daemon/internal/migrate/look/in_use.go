@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/internal/shell"
 )
 
@@ -79,7 +78,7 @@ func (e *Env) SrcNotInUse(ctx context.Context, s *move.Spec) error {
 // nothing shows their writes later. First the witnesses must agree, since an unknown client may be
 // the guest's own. While a job runs QEMU is not asked.
 func (e *Env) OthersHaveSrc(ctx context.Context, s *move.Spec) error {
-	if !medium.IsNetwork(s.Src.Path) || !s.Attached() {
+	if s.SrcKind().Witnessed || !s.Attached() {
 		return e.SrcNotInUse(ctx, s)
 	}
 	disk, err := e.move.ReadDisk(ctx, s)
@@ -96,7 +95,7 @@ func (e *Env) OthersHaveSrc(ctx context.Context, s *move.Spec) error {
 // and devices, but no address.
 func (e *Env) EndNotInUse(ctx context.Context, s *move.Spec, to move.Direction) error {
 	switch {
-	case !medium.IsNetwork(to.Image(s).Path):
+	case to.Kind(s).Witnessed:
 		return nil
 	case to.End == move.OnSrc:
 		return e.SrcNotInUse(ctx, s)

@@ -33,7 +33,7 @@ func (e *Env) CheckReachable(ctx context.Context, s *move.Spec) error {
 	}
 	for _, dir := range dirs {
 		err := e.images.Reach(user, dir)
-		if errors.Is(err, image.ErrAbsent) && s.CreateDst && s.DstBlock {
+		if errors.Is(err, image.ErrAbsent) && s.CreateDst && !s.DstKind().Filesystem {
 			continue // a volume group without volumes has no directory; CheckOpens checks later
 		}
 		if err != nil {
@@ -104,7 +104,7 @@ func (e *Env) mayOpen(s *move.Spec, user hv.ProcessUser, path string) error {
 // of the security module denies that, whatever the image's rights are. If that is unknown, the job
 // shows it: a denied job ends before it writes.
 func (e *Env) NotDenied(ctx context.Context, s *move.Spec, path, doing string) error {
-	if !s.Attached() || medium.IsNetwork(path) {
+	if !s.Attached() || !medium.Of(path).Path {
 		return nil // the rules are about files
 	}
 	rule, err := e.hv.WriteDeniedBy(ctx, s.InstanceID, path)

@@ -10,7 +10,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/internal/retry"
 	"github.com/volferry/volferry/internal/shell"
 )
@@ -71,7 +70,7 @@ func (e *Env) LeaveSilentDstInPause(ctx context.Context, s *move.Spec) error {
 // requested a cancel. If the guest dies of it, its flushed writes are in the overlay, as after any
 // crash. A job that makes progress has an answering dst, even if dst answers no other client.
 func (e *Env) LeaveSilentDst(ctx context.Context, s *move.Spec) error {
-	if !medium.IsNBD(s.Dst.Path) {
+	if !s.DstKind().Severable {
 		return nil
 	}
 	disk, err := e.move.ReadDisk(ctx, s)
@@ -98,7 +97,7 @@ func (e *Env) LeaveSilentDst(ctx context.Context, s *move.Spec) error {
 }
 
 func (e *Env) askDst(ctx context.Context, s *move.Spec) error {
-	if !medium.IsNBD(s.Dst.Path) {
+	if !s.DstKind().Severable {
 		return nil
 	}
 	return e.images.Answers(ctx, s.Dst.Path)
@@ -169,7 +168,7 @@ func (e *Env) leaveDst(ctx context.Context, s *move.Spec) error {
 		return err
 	}
 	how := "end its guest (" + shell.Line("virsh", "destroy", "--", s.InstanceName) + "), whose overlay has what it has flushed"
-	if !medium.IsRemote(s.Dst.Path) {
+	if !s.DstKind().Remote {
 		how = "end the process of that server, which is on this host, and the guest goes on where it was"
 	}
 	return api.Errorf(api.CodeIOError, "%s does not answer, and QEMU has not ended its job there though its connection was ended, so the guest of instance %s waits for it: %s",
