@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/internal/shell"
 )
 
@@ -64,7 +63,7 @@ func (e *Env) FlushBeforeSwitch(ctx context.Context, r *op.Run, s *move.Spec, to
 // be repeated. It does nothing if QEMU flushes the end in the pivot, or for an end at an address:
 // its server is not asked with the guest paused.
 func (e *Env) FlushInPause(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
-	if qemuFlushes(disk, s) || medium.IsNetwork(to.Image(s).Path) {
+	if qemuFlushes(disk, s) || !to.Kind(s).Witnessed {
 		return nil
 	}
 	err := e.flushEnd(ctx, s, to, disk, e.flushInTime, func(flushing bool) error { return r.Note(ctx, move.FlushingNote{Flushing: flushing}) })

@@ -68,11 +68,11 @@ func (p *jobPace) keepShare(opts api.CopyOptions) float64 {
 // bandwidth: a fold is short, and the guest waits for it.
 func (e *Env) blockCopyOptions(s *move.Spec) hv.BlockCopyOptions {
 	opts := hv.BlockCopyOptions{Shallow: s.Method == move.MethodOverlay, Synchronous: true}
-	if s.KeepsBase() {
+	if base := s.DstChain()[1:]; len(base) > 0 {
 		// libvirt puts dst over its base images in the pivot. Until then a write of less than a
 		// cluster would hide the rest of the cluster. So only the job may write, in whole clusters
 		// of the image.
-		opts.Backing, opts.Synchronous, opts.GranularityBytes = s.DstChain()[1:], false, image.ClusterBytes
+		opts.Backing, opts.Synchronous, opts.GranularityBytes = base, false, image.ClusterBytes
 	}
 	if s.Method == move.MethodMirror {
 		opts.BandwidthBytesPerSecond = e.move.CopyOptions(s).BandwidthBytesPerSecond

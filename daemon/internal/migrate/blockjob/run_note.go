@@ -10,7 +10,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // RunNote is written before the definition names dst or, where the pivot comes first, before the
@@ -48,7 +47,8 @@ func (e *Env) NoteAsked(ctx context.Context, r *op.Run, s *move.Spec, to move.Di
 	if note.Top, err = e.seal.StampToKeep(ctx, s.Top()); err != nil {
 		return move.LostByGuest(s, err)
 	}
-	if end := to.Image(s).Path; !medium.IsNetwork(end) {
+	if to.Kind(s).Witnessed {
+		end := to.Image(s).Path
 		err = e.flushInTime(ctx, end) // QEMU flushes it right after
 		unanswered := errors.Is(err, errFlushTakesLong)
 		if unanswered || move.NotStored(err) {

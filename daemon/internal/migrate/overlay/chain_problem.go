@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/internal/shell"
 )
 
@@ -43,7 +42,7 @@ func (e *Env) ChainProblem(ctx context.Context, s *move.Spec, inUse, orSrc, unsu
 		return nil, err == nil && (!guarded || !disk.Dom.ManagedSave)
 	}
 	way := fmt.Sprintf("with the instance shut off, `%s` names the overlay again; docs/how-to/recover.md (A definition that was put back) says more", shell.Line("volferryctl", "instance", "repair", s.InstanceName))
-	if medium.IsNetwork(s.Src.Path) {
+	if !s.SrcKind().Witnessed {
 		way = fmt.Sprintf("if its guest has not run from there since, `%s` names the overlay again, with the instance shut off; docs/how-to/recover.md (A definition that was put back) says more",
 			shell.Line("volferryctl", "instance", "repair", s.InstanceName, "--source-unwritten"))
 	}
@@ -119,18 +118,18 @@ func (e *Env) Misnamed(ctx context.Context, s *move.Spec, srcUnwritten bool) (bo
 	if err != nil || namedBy(s, disk.Dom.ConfigDisk(s.Target)) {
 		return false, err
 	}
-	if medium.IsNetwork(s.Src.Path) && srcUnwritten {
-		if disk.Config != move.OnSrc { // srcUnwritten is only about src
-			return true, look.ChainChanged(s, disk)
-		}
-		return true, nil
-	}
-	if medium.IsNetwork(s.Src.Path) {
+	kind := s.SrcKind()
+	switch {
+	case kind.Witnessed:
+		return true, e.seal.Sealed(ctx, s, "")
+	case !srcUnwritten:
 		return true, api.Errorf(api.CodeChainChanged,
 			"the definition of instance %s names %s, and not the overlay %s of migration %s; nobody can tell whether the guest has run from there since, as %s keeps no record of writes; if you are sure that it has not, `%s` names the overlay; docs/how-to/recover.md (A definition that was put back) says more",
-			s.InstanceName, s.Place(disk.Config), s.Overlay, s.MigrationID, medium.AddressKind(s.Src.Path), shell.Line("volferryctl", "instance", "repair", s.InstanceName, "--source-unwritten"))
+			s.InstanceName, s.Place(disk.Config), s.Overlay, s.MigrationID, kind.Name, shell.Line("volferryctl", "instance", "repair", s.InstanceName, "--source-unwritten"))
+	case disk.Config != move.OnSrc: // srcUnwritten is only about src
+		return true, look.ChainChanged(s, disk)
 	}
-	return true, e.seal.Sealed(ctx, s, "")
+	return true, nil
 }
 
 // Watched reports whether the migration has put an image or a job on the instance's disk.

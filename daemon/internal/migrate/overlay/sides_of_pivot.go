@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // These functions find the side of the pivot of a guest that went off or restarted, when the two
@@ -124,11 +123,10 @@ func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *move.Spec, to mov
 // untouchedSinceAsked reports whether the end is known to be unwritten since libvirt was asked for
 // the pivot, or libvirt was not asked.
 func (e *Env) untouchedSinceAsked(ctx context.Context, s *move.Spec, to move.Direction, note blockjob.RunNote) (bool, error) {
-	end := to.Image(s).Path
-	if !note.Asked || medium.IsNetwork(end) {
+	if !note.Asked || !to.Kind(s).Witnessed {
 		return !note.Asked, nil
 	}
-	now, err := e.images.Stamp(ctx, end)
+	now, err := e.images.Stamp(ctx, to.Image(s).Path)
 	if err != nil {
 		return false, err
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/seal"
 	"github.com/volferry/volferry/daemon/internal/op"
-	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/internal/retry"
 )
 
@@ -137,7 +136,7 @@ func (e *Env) StepVerifyFrozen() op.Step {
 				return r.SetOutput(seal.FrozenOutput{NotFrozen: wrong})
 			}
 		}
-		if medium.IsNBD(s.Src.Path) { // its server may be unavailable, and reports only the size
+		if kind := s.SrcKind(); !kind.Witnessed && !kind.Snapshots { // its server may be unavailable, and reports only the size
 			return r.SetOutput(seal.FrozenOutput{At: e.now().UTC(), Src: &image.Stamp{SizeBytes: s.Src.SizeBytes}})
 		}
 		out, err := e.seal.Seal(ctx, r, s, FrozenStep)

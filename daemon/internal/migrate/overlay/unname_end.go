@@ -126,7 +126,7 @@ func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *move.Spec) error {
 		}
 		unsure = unsealed != nil
 	}
-	if unsure || s.Dst.IsSlice() || s.Src.IsSlice() || s.Dst.LUKSSecret != "" {
+	if unsure || !s.Convertible() {
 		return op.UnknownOutcome(differs)
 	}
 	note.DstNewer = true
