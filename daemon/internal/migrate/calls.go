@@ -17,7 +17,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/internal/shell"
 )
 
@@ -135,7 +134,7 @@ func (m *Manager) copyMayBeThere(ctx context.Context, h *history.Migration) erro
 	if h.Find(move.GoalCopy) != nil {
 		return notThere // the built-in copy failed
 	}
-	if s.ExternalCopy || !s.CreateDst || medium.IsNetwork(s.Dst.Path) {
+	if s.ExternalCopy || !s.CreateDst || !s.DstKind().Witnessed {
 		return nil
 	}
 	info, err := m.ports.Images.Inspect(ctx, s.Dst)

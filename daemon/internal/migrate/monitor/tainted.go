@@ -17,7 +17,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // TaintedGuest is a guest with a process that received monitor commands from a move: for its
@@ -78,7 +77,7 @@ func (m *Monitor) processesUnderOverlays(ctx context.Context) (all []askedProces
 		if !st.Op.Has(overlay.SwitchStep) {
 			return
 		}
-		if medium.IsNetwork(s.Src.Path) || medium.IsNetwork(s.Dst.Path) || s.Src.Format == api.FormatQcow2 {
+		if !s.SrcKind().Witnessed || !s.DstKind().Witnessed || s.Src.Format == api.FormatQcow2 {
 			all = append(all, askedProcess{TaintedGuest{s.InstanceName, s.MigrationID, s.VolumeName}, s.InstanceID, s.Target, plans.SwitchedProcess(st)})
 		}
 	})

@@ -21,7 +21,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 type journalHistory struct {
@@ -86,7 +85,7 @@ func (h *journalHistory) Facts(ctx context.Context, s *move.Spec, exceptOp strin
 		var began overlay.SwitchOutput
 		var seen transfer.VerifiedOutput
 		f.Touched = f.Touched || move.DecodeOutput(o, transfer.VerifyStep, &seen) && seen.Touched
-		if goal == move.GoalStart && medium.IsRBD(s.Src.Path) {
+		if goal == move.GoalStart && s.SrcKind().Snapshots {
 			if f.SnapshotBegun, err = h.beganSnapshot(ctx, o.Op.ID); err != nil {
 				return f, op.Retry(request.BusyDelay, err)
 			}

@@ -106,7 +106,7 @@ func (rs *Sources) kept(ctx context.Context, wanted func(*move.Spec) bool) ([]*h
 // another image, or the socket of its export's server is missing. Images on other machines are not
 // asked, which may take long.
 func (rs *Sources) isGone(ctx context.Context, s *move.Spec) bool {
-	if medium.IsRemote(s.Src.Path) {
+	if s.SrcKind().Remote {
 		return false
 	}
 	if e, err := medium.ParseNBD(s.Src.Path); err == nil {
@@ -278,7 +278,7 @@ func (rs *Sources) CheckNotWritten(ctx context.Context, s *move.Spec, t api.Migr
 			With("migration_id", h.Spec.MigrationID).With(api.DetailOverwrites, path)
 	}
 	says := "remove it yourself"
-	if h.Spec.SrcBlock {
+	if !h.Spec.SrcKind().Filesystem {
 		says = "delete the device and make another one"
 	}
 	return api.Errorf(api.CodeDstInUse, "%s is the source that migration %s has left, and it was written since volume %s has left it, by a guest that was started on it perhaps: "+
@@ -293,7 +293,7 @@ func (rs *Sources) CheckNothingLost(ctx context.Context, s *move.Spec, t api.Mig
 	if t.Overwrite || t.ExternalCopy {
 		return nil
 	}
-	file := !info.Block && !medium.IsNetwork(s.Dst.Path)
+	file := medium.On(s.Dst.Path, info.Block).Filesystem
 	if file {
 		blank, err := rs.images.Blank(ctx, s.Dst)
 		if err != nil || blank {

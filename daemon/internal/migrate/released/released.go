@@ -65,7 +65,7 @@ func (rs *Sources) describeReleased(ctx context.Context, h *history.Migration, d
 		ended = in.EndedAt
 	}
 	r := releasedSource(s, ended)
-	if bytes, err := rs.images.AllocatedBytes(s.Src.Path); err == nil && !s.SrcBlock {
+	if bytes, err := rs.images.AllocatedBytes(s.Src.Path); err == nil && s.SrcKind().Filesystem {
 		r.AllocatedBytes = bytes
 	}
 	vol, unknown := rs.registry.Volume(ctx, s.VolumeID)

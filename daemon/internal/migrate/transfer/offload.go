@@ -22,7 +22,7 @@ const offloadTimeout = 3 * time.Minute
 // offload describes how the storage of src and dst copies by itself, nil if it does not. It calls
 // refused with the reason if the storage has not copied.
 func (e *Env) offload(ctx context.Context, s *move.Spec, refused func(pool string, err error)) *copy.Offload {
-	if !s.SrcBlock || !s.DstBlock || len(s.SrcChain()) != 1 || !plainRaw(s.SrcImage()) || !plainRaw(s.DstImage()) {
+	if len(s.SrcChain()) != 1 || !plainDevice(s.SrcImage()) || !plainDevice(s.DstImage()) {
 		return nil
 	}
 	c, err := e.hv.FindDeviceCopy(ctx, s.Src.Path, s.Dst.Path)
@@ -76,7 +76,10 @@ func (*Env) refusedCopy(err error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "%v; run the copy again, it goes on where it stopped", err)
 }
 
-func plainRaw(i hv.Image) bool { return i.Format == string(api.FormatRaw) && i.SliceBytes == 0 }
+// plainDevice reports whether the guest sees the bytes of a block device, and all of them.
+func plainDevice(i hv.Image) bool {
+	return i.Type == hv.SourceBlock && i.Format == string(api.FormatRaw) && i.SliceBytes == 0
+}
 
 // dstIsAnswered refuses a dst while a storage may be copying there: it would overwrite the guest's
 // next writes with data of src.

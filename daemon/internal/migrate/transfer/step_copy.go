@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/seal"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/internal/shell"
 )
 
@@ -28,7 +27,7 @@ func (e *Env) StepCopy() op.Step {
 		if err := e.seal.Sealed(ctx, s, r.OpID()); err != nil {
 			return err
 		}
-		if medium.IsNetwork(s.Src.Path) {
+		if !s.SrcKind().Witnessed {
 			if err := e.look.OthersHaveSrc(ctx, s); err != nil {
 				return err
 			}
@@ -116,7 +115,7 @@ func CopiedBytes(st *op.Status) (done int64, ok bool) {
 // its size is no multiple of the largest alignment that QEMU may assume for a file that begins
 // with a hole.
 func DstIsUneven(s *move.Spec) bool {
-	return s.Dst.Format == api.FormatRaw && !s.DstBlock && !medium.IsNetwork(s.Dst.Path) && s.Dst.WholeBytes()%image.MaxAlignBytes != 0
+	return s.Dst.Format == api.FormatRaw && s.DstKind().Filesystem && s.Dst.WholeBytes()%image.MaxAlignBytes != 0
 }
 
 // copyNote is the state of dst before the first byte was copied, and whether it is about to be
@@ -129,7 +128,7 @@ type copyNote struct {
 // dstIsZero reports whether dst reads as zeros outside the copy's writes: the migration made it,
 // and it was empty when the copy began. A new block device may have old data.
 func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *move.Spec) (bool, error) {
-	if s.KeepsBase() || !s.DstOnDevice() && (!s.CreateDst || s.DstBlock) || medium.IsNetwork(s.Dst.Path) {
+	if s.KeepsBase() || !s.DstOnDevice() && !s.CreatesFile() {
 		return false, nil
 	}
 	var note copyNote
