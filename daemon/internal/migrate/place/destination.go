@@ -17,7 +17,7 @@ func (e *Env) noteMade(ctx context.Context, r *op.Run, s *move.Spec, note move.D
 	if note.Print != "" {
 		return nil
 	}
-	if s.Dst.Format == api.FormatRaw && !s.DstBlock && !s.SrcBlock {
+	if s.Dst.Format == api.FormatRaw && s.DstKind().Filesystem && s.SrcKind().Filesystem {
 		left, err := e.images.StoreLike(ctx, s.Dst.Path, s.Src.Path)
 		if err != nil {
 			return err

@@ -10,10 +10,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-// rightsOfDst returns src's rights, for a dst that the migration makes. A device has none: udev
-// sets its rights.
+// rightsOfDst returns src's rights, for a dst that the migration makes. Only a file has rights of
+// its own: udev sets a device's.
 func rightsOfDst(s *move.Spec) *image.Rights {
-	if s.DstBlock {
+	if !s.DstKind().Filesystem {
 		return nil
 	}
 	return s.SrcRights

@@ -24,7 +24,7 @@ func (e *Env) StepCreateDestination() op.Step {
 		if err := e.look.CheckFree(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
 			return e.move.HVError(e.move.RegistryError(err))
 		}
-		if !s.CreateDst {
+		if s.DstOrigin() == move.DstExists {
 			return e.takeDestination(ctx, r, s)
 		}
 		var note move.DstNote
@@ -92,7 +92,7 @@ func (e *Env) createOnDevice(ctx context.Context, s *move.Spec, fingerprint stri
 // makeDestination makes dst, or finishes an interrupted attempt. An image at dst's path that the
 // journal does not know is another program's.
 func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *move.Spec, note move.DstNote) error {
-	if s.ConnectDst {
+	if s.DstOrigin() == move.DstConnected {
 		return e.connectDestination(ctx, r, s)
 	}
 	if err := e.removeTemporary(ctx, s, note); err != nil {
@@ -177,13 +177,13 @@ func (e *Env) dstWhole(ctx context.Context, s *move.Spec) (bool, error) {
 	if errors.Is(err, image.ErrAbsent) {
 		return false, nil
 	}
-	return err == nil && s.Dst.VolumeBytes(info.SizeBytes) == s.SizeBytes() && info.Block == s.DstBlock, err
+	return err == nil && s.Dst.VolumeBytes(info.SizeBytes) == s.SizeBytes() && location.Image(s.Dst, info.Block) == s.DstImage(), err
 }
 
 // dstUnfinished reports whether dst's path has the empty file of an interrupted attempt, without a
 // fingerprint in the journal: libvirt leaves the file of a qemu-img that has died.
 func (e *Env) dstUnfinished(ctx context.Context, s *move.Spec, note move.DstNote) (bool, error) {
-	if note.Print != "" || s.ConnectDst {
+	if note.Print != "" || s.DstOrigin() == move.DstConnected {
 		return false, nil
 	}
 	if whose, err := e.dstOwner(ctx, s, note); err != nil || whose != ownedByUs {

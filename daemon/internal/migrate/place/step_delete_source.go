@@ -17,7 +17,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/internal/shell"
 )
 
@@ -173,15 +172,16 @@ func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) erro
 		return err
 	}
 	same, err := e.seal.IsSource(ctx, s)
+	kind := s.SrcKind()
 	switch {
 	case err != nil:
 		return e.releasedError(err)
 	case !same:
 		return in.cannot(api.CodeChainChanged, "something else is at its place by now (%s), which is not touched", now)
-	case medium.IsNetwork(s.Src.Path):
-		return in.cannot(api.CodeUnsupportedDisk, "it is %s, which is removed where it was made", medium.AddressKind(s.Src.Path))
-	case s.SrcBlock && s.Src.Pool == "":
-		return in.cannot(api.CodeUnsupportedDisk, "it is a block device in no pool, which is removed where it was made")
+	case !kind.Deletable:
+		return in.cannot(api.CodeUnsupportedDisk, "it is %s, which is removed where it was made", kind.Name)
+	case !kind.Filesystem && s.Src.Pool == "":
+		return in.cannot(api.CodeUnsupportedDisk, "it is %s in no pool, which is removed where it was made", kind.Name)
 	case s.Src.Pool == "":
 		return e.images.MayWrite(s.Src.Path)
 	}

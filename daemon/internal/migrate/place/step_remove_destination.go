@@ -12,13 +12,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // StepRemoveDestination removes a dst that the cancelled migration made.
 func (e *Env) StepRemoveDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
-		if !s.CreateDst {
+		if s.DstOrigin() == move.DstExists {
 			return r.SetOutput(leftOutput{
 				move.RemarkOutput{Remark: s.Dst.Path + " was there before the move, and is left; it may hold a part of the copy" + e.mayBeWritten(s)},
 				e.stampOfLeft(ctx, s),
@@ -34,7 +33,7 @@ func (e *Env) StepRemoveDestination() op.Step {
 		if err := e.copier.Forget(ctx, s.CopyKey()); err != nil {
 			return err
 		}
-		if s.ConnectDst {
+		if s.DstOrigin() == move.DstConnected {
 			// Nothing else shows that the step is done: other volumes may keep the device
 			// connected.
 			if err := r.Note(ctx, disconnectedNote{true}); err != nil {
@@ -48,17 +47,18 @@ func (e *Env) StepRemoveDestination() op.Step {
 		return r.SetOutput(move.RemarkOutput{Remark: s.Dst.Path + " is left as it is: what is there now is not what this migration has made"})
 	}
 	observe := func(ctx context.Context, r *op.Run, s *move.Spec) (op.Observation, error) {
-		if !s.CreateDst {
+		switch s.DstOrigin() {
+		case move.DstExists:
 			return op.Done, nil
+		case move.DstConnected:
+			var note disconnectedNote
+			_, err := r.Noted(removeDestinationStep, &note)
+			return op.DoneIf(note.Disconnected), err
+		case move.DstMade:
 		}
 		note, err := e.history.Dst(ctx, s)
 		if err != nil {
 			return op.Unknown, err
-		}
-		if s.ConnectDst {
-			var note disconnectedNote
-			_, err := r.Noted(removeDestinationStep, &note)
-			return op.DoneIf(note.Disconnected), err
 		}
 		whose, err := e.dstOwner(ctx, s, note)
 		return op.DoneIf(whose != ownedByUs), err
@@ -77,7 +77,7 @@ type leftOutput struct {
 // stampOfLeft returns the stamp of a file that a cancel leaves. Without a stamp the file counts as
 // another program's, and a later move asks before it overwrites it.
 func (e *Env) stampOfLeft(ctx context.Context, s *move.Spec) *image.Stamp {
-	if s.DstBlock || medium.IsNetwork(s.Dst.Path) {
+	if !s.DstKind().Filesystem {
 		return nil // no move needs their stamps
 	}
 	stamp, err := e.seal.StampToKeep(ctx, s.Dst.Path)
@@ -115,7 +115,7 @@ func temporaryPath(s *move.Spec, note move.DstNote) string {
 // removeDestination deletes a dst that the migration made, and no other image at its path. It
 // refuses while the instance's disk is on dst.
 func (e *Env) removeDestination(ctx context.Context, s *move.Spec, note move.DstNote) error {
-	if s.ConnectDst {
+	if s.DstOrigin() == move.DstConnected {
 		return e.disconnectDestination(ctx, s)
 	}
 	if err := e.removeTemporary(ctx, s, note); err != nil {
