@@ -9,7 +9,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // Plan makes the checks of Start and returns the plan of `volume migrate`, or its refusal. It
@@ -22,7 +21,7 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 	plan := api.MigrationPlan{
 		VolumeID: s.VolumeID, VolumeName: s.VolumeName,
 		InstanceID: s.InstanceID, InstanceName: s.InstanceName, Device: s.Target,
-		Src: s.Src, Dst: s.Dst, CreatesDestination: s.CreateDst && !s.ConnectDst,
+		Src: s.Src, Dst: s.Dst, CreatesDestination: s.DstOrigin() == move.DstMade,
 		Allocation: s.Allocation, Method: s.Method, Verify: s.Verify, DeleteSource: s.DeleteSource, Warning: strings.TrimPrefix(strings.Join(append([]string{s.RoomNote}, s.Notes...), "; "), "; "),
 	}
 	if parked := m.admission.Parked([]string{s.Key()}); parked != nil {
@@ -31,12 +30,12 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 	if plan.CreatesDestination && s.Dst.Pool != "" {
 		plan.Dst = withoutID(s.Dst, s.MigrationID)
 	}
-	if s.ConnectDst {
+	switch s.DstOrigin() {
+	case move.DstConnected:
 		if plan.ConnectsDestination, err = m.Preflight.IsAway(ctx, s.Dst.Path); err != nil {
 			return api.MigrationPlan{}, err
 		}
-	}
-	if !s.CreateDst {
+	case move.DstExists:
 		h, err := m.Released.LeaverOf(ctx, s.Dst.Path)
 		if err != nil {
 			return api.MigrationPlan{}, err
@@ -44,9 +43,10 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 		if h != nil {
 			plan.DstLeftBy = h.Spec.MigrationID
 		}
+	case move.DstMade:
 	}
-	if (s.CreateDst && !s.ConnectDst || !s.DstBlock) && !medium.IsNetwork(s.Dst.Path) { // these have an unknown free space
-		needed := m.Preflight.NeededBytes(s, !s.DstBlock)
+	if kind := s.DstKind(); kind.Filesystem || kind.Path && plan.CreatesDestination { // the others have an unknown free space
+		needed := m.Preflight.NeededBytes(s)
 		free, err := m.Preflight.DestinationFreeBytes(ctx, s)
 		if err != nil {
 			return api.MigrationPlan{}, err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // chooseAllocation decides whether the new file gets space for the whole volume at once, and notes
@@ -65,9 +64,9 @@ func (c *Checks) noteSparse(s *move.Spec, dir string) error {
 	return c.noteStorage(s, dir)
 }
 
-// allocationOf returns the allocation of src; a device counts as thin.
+// allocationOf returns the allocation of src; an image that is no file counts as thin.
 func (c *Checks) allocationOf(s *move.Spec) (string, error) {
-	if s.SrcBlock || medium.IsNetwork(s.Src.Path) || s.KeepsBase() {
+	if !s.SrcKind().Filesystem || s.KeepsBase() {
 		return api.AllocationThin, nil
 	}
 	thick, err := c.images.Thick(s.Src.Path, s.Src.WholeBytes())
@@ -81,7 +80,7 @@ func (c *Checks) allocationOf(s *move.Spec) (string, error) {
 }
 
 func (c *Checks) noteStorage(s *move.Spec, dir string) error {
-	if s.SrcBlock {
+	if !s.SrcKind().Filesystem {
 		return nil
 	}
 	left, err := c.images.AttributesLost(s.Src.Path, dir, s.Dst.Pool != "" && s.Dst.Format == api.FormatQcow2)
@@ -99,11 +98,8 @@ func checkAllocation(s *move.Spec, t api.MigrationTarget) error {
 		return nil
 	}
 	is := "is there already"
-	switch {
-	case medium.IsNetwork(s.Dst.Path):
-		is = "is " + medium.AddressKind(s.Dst.Path)
-	case s.DstBlock:
-		is = "is a block device"
+	if kind := s.DstKind(); !kind.Filesystem {
+		is = "is " + kind.Name
 	}
 	return api.Errorf(api.CodeInvalidArgument, "cannot migrate volume %s: --allocation says how a new file gets its room, and %s %s; leave it out", s.VolumeName, s.Dst.Path, is)
 }

@@ -34,7 +34,7 @@ func (c *Checks) CheckQcow2(ctx context.Context, s *move.Spec, dom *hv.Domain) e
 	if err != nil {
 		return fmt.Errorf("look at src: %w", err)
 	}
-	if len(has.Layout) > 0 && s.Dst.Format == api.FormatQcow2 && (s.CreateDst || s.DstBlock) { // the move makes the image
+	if len(has.Layout) > 0 && s.Dst.Format == api.FormatQcow2 && s.MakesDst() {
 		s.Notes = append(s.Notes, fmt.Sprintf("the destination is made with QEMU's usual options, and the source has %s", strings.Join(has.Layout, ",")))
 	}
 	return nil
@@ -104,7 +104,7 @@ func (c *Checks) checkBitmapsBelow(ctx context.Context, s *move.Spec, instance s
 
 // checkBitmapsOfDst refuses an existing dst with dirty bitmaps, which lack the writes of the move.
 func (c *Checks) checkBitmapsOfDst(s *move.Spec) error {
-	if s.Dst.Format != api.FormatQcow2 || s.CreateDst || s.DstBlock { // on a device the move makes a new image
+	if s.Dst.Format != api.FormatQcow2 || s.MakesDst() {
 		return nil
 	}
 	has, err := c.images.Properties(s.Dst.Path)
@@ -135,7 +135,7 @@ func (c *Checks) bitmaps(ctx context.Context, s *move.Spec, instance, path strin
 // removal describes how the bitmaps of a running instance are kept, if a move can, or removed.
 func removal(s *move.Spec, b hv.StoredBitmap) string {
 	remove := fmt.Sprintf("remove it: `%s`, each one (the next backup has to be a full one then)", look.RemoveBitmap(s.InstanceName, b))
-	if b.Idle || s.Method != move.MethodOverlay || s.Dst.Format != api.FormatQcow2 || s.Src.IsLUKS() || s.Src.IsLinkedClone() {
+	if b.Idle || s.Method != move.MethodOverlay || s.Dst.Format != api.FormatQcow2 || s.Src.IsLinkedClone() {
 		return remove
 	}
 	return "--method mirror takes it along as it is; otherwise " + remove

@@ -10,17 +10,17 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // checkDeletable refuses to delete a src that its storage makes and removes: an image at an
 // address (DESIGN.md of package location), and a LUN or namespace in a connector's pool.
 func (c *Checks) checkDeletable(ctx context.Context, s *move.Spec) error {
+	kind := s.SrcKind()
 	switch {
 	case !s.DeleteSource:
 		return nil
-	case medium.IsNetwork(s.Src.Path):
-		return api.Errorf(api.CodeInvalidArgument, "%s is %s, which is removed where it was made; leave out --delete-source", s.Src.Path, medium.AddressKind(s.Src.Path))
+	case !kind.Deletable:
+		return api.Errorf(api.CodeInvalidArgument, "%s is %s, which is removed where it was made; leave out --delete-source", s.Src.Path, kind.Name)
 	case s.Src.Pool == "":
 		return nil
 	}

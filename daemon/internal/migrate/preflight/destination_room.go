@@ -4,23 +4,70 @@ package preflight
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"path/filepath"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 )
 
-// IsAway reports whether a destination that is to be connected has no image at its path.
-func (c *Checks) IsAway(ctx context.Context, path string) (bool, error) {
-	_, err := c.images.Inspect(ctx, api.Location{Path: path, Format: api.FormatRaw})
-	if errors.Is(err, image.ErrAbsent) {
-		return true, nil
+// checkDestinationSpace refuses a dst without enough space: a sparse file needs the allocated
+// bytes of src, other images the whole size. It notes if a sparse file may outgrow its place.
+func (c *Checks) checkDestinationSpace(s *move.Spec, free int64) error {
+	need := c.NeededBytes(s)
+	if free < need {
+		return api.Errorf(api.CodeNoSpace, "%s has %s free and volume %s takes %s", filepath.Dir(s.Dst.Path), humanize.ExactBytes(free), s.VolumeName, humanize.ExactBytes(need)).
+			With("free_bytes", free).With("needed_bytes", need)
 	}
-	return false, err
+	if whole := s.Dst.WholeBytes(); free < whole {
+		where := filepath.Dir(s.Dst.Path)
+		if s.Dst.Pool != "" {
+			where = "pool " + s.Dst.Pool
+		}
+		s.RoomNote = fmt.Sprintf("volume %s may grow to %s, and %s had %s free when the move was asked for: what guests write may fill it",
+			s.VolumeName, humanize.Bytes(whole), where, humanize.Bytes(free))
+	}
+	return nil
+}
+
+// NeededBytes returns the most space that dst may take. It is too low for scattered data of a raw
+// src, which takes whole clusters of a qcow2 dst.
+func (c *Checks) NeededBytes(s *move.Spec) int64 {
+	need, sparse := s.DstRoomBytes(), s.DstKind().Filesystem
+	if s.Allocation == api.AllocationThick || s.MirrorFills && sparse {
+		return s.DstFileBytes()
+	}
+	if n, known := c.allocatedBytes(s); known && sparse {
+		need = min(need, n)
+	}
+	return need
+}
+
+// allocatedBytes returns the most space for a copy of the data of src and the base images that are
+// not kept; known is false if one of them is a device.
+func (c *Checks) allocatedBytes(s *move.Spec) (total int64, known bool) {
+	chain, times := s.SrcChain(), int64(1)
+	if s.KeepsBase() { // each cluster of the top takes a cluster of dst, which may be larger
+		chain = chain[:1]
+		clusterBytes, err := c.images.ClusterBytes(s.Src.Path)
+		if err != nil {
+			return 0, false
+		}
+		times = max(1, image.ClusterBytes/clusterBytes)
+	}
+	for _, img := range chain {
+		n, err := c.images.AllocatedBytes(img.Path)
+		if err != nil || img.Type == hv.SourceBlock {
+			return 0, false
+		}
+		total += times * n
+	}
+	return total, true
 }
 
 // DestinationFreeBytes returns the free space for dst, including an overwritten file's.

@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/request"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // CheckFilesystems refuses directories on a filesystem that cannot hold the move's images, or
@@ -35,7 +34,7 @@ func (c *Checks) CheckFilesystems(ctx context.Context, s *move.Spec, disk *hv.Di
 			return err
 		}
 	}
-	if s.DstBlock || medium.IsNetwork(s.Dst.Path) {
+	if !s.DstKind().Filesystem {
 		return nil
 	}
 	needs := image.Needs{FileBytes: s.DstFileBytes(), Named: s.CreateDst && s.Dst.Pool == "", Direct: direct}

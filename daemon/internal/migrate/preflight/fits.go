@@ -6,7 +6,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // checkFits refuses a dst that libvirt does not allow for the defined disk: libvirt would refuse
@@ -18,10 +17,11 @@ func checkFits(s *move.Spec, disk *hv.Disk) error {
 		return nil
 	}
 	qcow2 := s.Dst.Format == api.FormatQcow2
+	kind := s.DstKind()
 	var has, allowed string
 	switch {
-	case disk.StartupPolicy != "" && medium.IsNetwork(s.Dst.Path):
-		has, allowed = "startupPolicy='"+disk.StartupPolicy+"'", "no disk on "+medium.AddressKind(s.Dst.Path)
+	case disk.StartupPolicy != "" && !kind.Path:
+		has, allowed = "startupPolicy='"+disk.StartupPolicy+"'", "no disk on "+kind.Name
 	case disk.DiscardNoUnref && !qcow2:
 		has, allowed = "discard_no_unref='on'", "qcow2 images only"
 	case disk.Shareable && !disk.ReadOnly && qcow2:

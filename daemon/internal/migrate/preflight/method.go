@@ -15,18 +15,17 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-func (c *Checks) chooseOverNetwork(ctx context.Context, s *move.Spec, dom *hv.Domain, disk *hv.Disk, target api.MigrationTarget) error {
-	if err := c.chooseMethod(ctx, s, dom, disk, target.Method); err != nil {
-		return err
-	}
-	if s.Method == move.MethodMirror {
-		// After a power cut nothing shows whether a src at an address has writes that dst lacks.
+// checkUnwitnessed refuses a move from or to an image without a kernel that answers for it: its
+// method or the disk's cache mode is unsafe there, or the guest could be started on src unseen.
+func (c *Checks) checkUnwitnessed(ctx context.Context, s *move.Spec, dom *hv.Domain, disk *hv.Disk, target api.MigrationTarget) error {
+	src, dst := s.SrcKind(), medium.Of(target.ToPath)
+	switch {
+	case s.Method == move.MethodMirror && (!src.Witnessed || !dst.Witnessed):
+		// After a power cut nothing shows whether src has writes that dst lacks.
 		return Unsupported(s, "it would have to be mirrored, which is not done from and to an NBD export or an RBD image; leave out --method, or, where the disk can have no overlay, stop instance %s and run this again", dom.Name)
-	}
-	if disk.Cache == hv.CacheUnsafe && (medium.IsRBD(s.Src.Path) || medium.IsRBD(target.ToPath)) {
+	case disk.Cache == hv.CacheUnsafe && (src.ClientCache || dst.ClientCache):
 		return Unsupported(s, "disk %s of instance %s has cache='unsafe', with which QEMU keeps in its memory even what the guest has flushed to an RBD image; set another cache mode, and restart the instance", s.Target, dom.Name)
-	}
-	if s.Method != move.MethodOverlay || !medium.IsNetwork(s.Src.Path) {
+	case s.Method != move.MethodOverlay || src.Witnessed:
 		return nil
 	}
 	if err := c.images.Fence(ctx, s.Src.Path); err != nil { // a cancel writes to src
@@ -35,7 +34,7 @@ func (c *Checks) chooseOverNetwork(ctx context.Context, s *move.Spec, dom *hv.Do
 	// A start of the guest shows in a file's stamp and QEMU's locks, but not at an address.
 	if err := c.guards.Enforced(); err != nil {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: nothing would keep instance %s from a start on its source, of which nobody could tell at %s: %v; `volferryctl doctor` says what to do",
-			s.VolumeName, dom.Name, medium.AddressKind(s.Src.Path), err)
+			s.VolumeName, dom.Name, src.Name, err)
 	}
 	return nil
 }
@@ -58,14 +57,15 @@ func (c *Checks) chooseMethod(ctx context.Context, s *move.Spec, dom *hv.Domain,
 	if reason == "" {
 		reason = c.underQuota(ctx, s, disk)
 	}
-	if reason == "" && disk.IsLUKS() {
+	luks := disk.IsLUKS()
+	if reason == "" && luks {
 		var err error
 		if reason, err = c.notEncryptable(ctx, s); err != nil {
 			return err
 		}
 	}
 	switch {
-	case dom.State.Active() && disk.IsLUKS() && (mirrorable(reason) || asked == move.MethodMirror):
+	case dom.State.Active() && luks && (mirrorable(reason) || asked == move.MethodMirror):
 		return Unsupported(s, "disk %s of instance %s is encrypted by QEMU (LUKS) and would have to be mirrored, which copies what the guest sees and not the header that opens it; leave out --method, or, where the disk can have no overlay, stop the instance and run this again",
 			s.Target, dom.Name)
 	case dom.State.Active() && mirrorable(reason) && asked == move.MethodOverlay:

@@ -17,7 +17,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/humanize"
-	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/internal/shell"
 )
 
@@ -151,7 +150,7 @@ func checkVolume(vol api.Volume) error {
 
 // CheckSource checks that src is as in the registry, and needs no other files.
 func (c *Checks) CheckSource(ctx context.Context, s *move.Spec) error {
-	if s.LedByRegistry() && medium.IsNetwork(s.Src.Path) {
+	if s.LedByRegistry() && !s.SrcKind().Led {
 		return Unsupported(s, "it is at %s, which only its one guest's host moves: not with its guests paused, and not while several write", s.Src.Path)
 	}
 	if s.LedByRegistry() && s.Src.IsLUKS() {
@@ -186,10 +185,10 @@ func (c *Checks) checkInstance(ctx context.Context, s *move.Spec, att api.Attach
 	if err != nil {
 		return nil, nil, err
 	}
-	if medium.IsNetwork(s.Src.Path) || medium.IsNetwork(target.ToPath) {
-		return dom, disk, c.chooseOverNetwork(ctx, s, dom, disk, target)
+	if err := c.chooseMethod(ctx, s, dom, disk, target.Method); err != nil {
+		return nil, nil, err
 	}
-	return dom, disk, c.chooseMethod(ctx, s, dom, disk, target.Method)
+	return dom, disk, c.checkUnwitnessed(ctx, s, dom, disk, target)
 }
 
 // CheckDisk checks an attachment's instance and disk, and fills the spec with both. It refuses a
@@ -229,7 +228,7 @@ func (c *Checks) CheckDisk(ctx context.Context, s *move.Spec, att api.Attachment
 // checkOpen refuses a src that its guest's process does not have open: the device's name belongs
 // to another device now, which would be copied instead, or libvirt shows an old chain.
 func (c *Checks) checkOpen(ctx context.Context, s *move.Spec, dom *hv.Domain) error {
-	if !dom.State.Active() || medium.IsNetwork(s.Src.Path) {
+	if !dom.State.Active() || !s.SrcKind().Witnessed {
 		return nil
 	}
 	held, err := witness.Look(ctx, c.hv, dom.ID, dom.Name, s.Src.Path)
