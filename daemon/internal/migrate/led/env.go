@@ -22,7 +22,6 @@ type Env struct {
 	hv       hypervisor
 	images   images
 	now      func() time.Time
-	progress *move.ProgressTracker
 	registry registry
 
 	blockjob *blockjob.Env
@@ -41,7 +40,6 @@ func New(d *move.Deps, blockjobEnv *blockjob.Env, lookEnv *look.Env, moveEnv *mo
 		hv:       d.HV,
 		images:   d.Images,
 		now:      d.Now,
-		progress: d.Progress,
 		registry: d.Registry,
 		blockjob: blockjobEnv,
 		look:     lookEnv,

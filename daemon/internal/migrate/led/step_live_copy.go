@@ -165,7 +165,6 @@ func (e *Env) copyUnits(ctx context.Context, in *move.LiveInput, h *move.LiveHis
 		Key: key, Src: in.SrcImage(), Dst: in.DstImage(), SizeBytes: in.Src.SizeBytes, UnitBytes: in.UnitBytes,
 		Ranges: kept.Ranges, Again: kept.Again, Still: still, Options: in.CopyOptions,
 		GuestStats: e.liveGuestStats(in),
-		Progress:   func(p move.Progress) { e.progress.Set(in.MigrationID, p) },
 	})
 }
 
@@ -336,7 +335,6 @@ func (e *Env) stepEndLive(prefix, copies func(*move.LiveInput) string) op.Step {
 		if err := e.stopTracking(ctx, in, prefix(in)); err != nil {
 			return err
 		}
-		e.progress.Clear(in.MigrationID)
 		return e.copier.ForgetUnits(copies(in))
 	}
 	return move.LiveStep("end", do, nil)

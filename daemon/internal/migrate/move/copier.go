@@ -95,7 +95,6 @@ type UnitsRequest struct {
 	Options   api.CopyOptions
 	// GuestStats samples the guests' requests, so that the copy can yield to them.
 	GuestStats func(ctx context.Context) (*hv.DiskStats, error)
-	Progress   func(Progress)
 }
 
 // Progress is the progress of a copy.

@@ -27,7 +27,7 @@ func (c *CopyEngine) CopyUnits(ctx context.Context, req move.UnitsRequest) (copy
 	spec := copy.UnitsSpec{
 		Spec: copy.Spec{
 			Src: copyImage(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes), Verify: req.Options.Verify != move.VerifyNone,
-			Limit: copy.NewLimiter(req.Options.BandwidthBytesPerSecond), Files: c.Files, Progress: forwardProgress(req.Progress, noPacing),
+			Limit: copy.NewLimiter(req.Options.BandwidthBytesPerSecond), Files: c.Files,
 		},
 		UnitBytes: req.UnitBytes, Ranges: req.Ranges, Again: req.Again, Still: req.Still,
 	}
