@@ -45,6 +45,8 @@ func bubble(t *testing.T, f func(s *site)) {
 	})
 }
 
+// begin starts the loop, and returns after its first look. Otherwise the scheduler decides whether
+// this look sees the test's next change or the look a second later.
 func (s *site) begin() {
 	s.Run(drain.New(drain.Config{
 		Drains: s.Store.Drains, Tasks: s.Store.Tasks, Volumes: s.Store.Volumes, Instances: s.Store.Instances, Migrations: s.Store.Migrations,
@@ -52,6 +54,7 @@ func (s *site) begin() {
 		MoveShared: relay.SharedMoves{Hosts: s.Store.Hosts, Pauses: s.Store.Pauses, LiveMoves: s.Store.LiveMoves, Relay: s.Relay}.Begin,
 		Log:        slog.New(slog.DiscardHandler),
 	}))
+	synctest.Wait()
 }
 
 func (s *site) restart() {

@@ -166,16 +166,26 @@ func (w *walk) toTheEnd() []api.DrainVolume {
 	return nil
 }
 
+// startDaemons restarts every daemon, so that each gets its unanswered tasks again, and answers
+// them: a death that was due with the next answer is over.
+func (w *walk) startDaemons() {
+	for _, name := range []string{"a", "b"} {
+		d := w.hosts[name]
+		d.Away()
+		d.mu.Lock()
+		d.journal.Mute = 0
+		d.mu.Unlock()
+		d.Start()
+	}
+}
+
 // wantDone requires of an ended drain: each volume is where the drain's state says, was moved at
 // most once and is locked only by a move that needs an operator; no work is in progress; the trail
 // is intact.
 func (w *walk) wantDone(id string) {
 	w.T.Helper()
 	ctx := w.T.Context()
-	for _, name := range []string{"a", "b"} { // each gets its unanswered tasks again
-		w.hosts[name].Away()
-		w.hosts[name].Start()
-	}
+	w.startDaemons()
 	relaytest.Pass(time.Minute)
 	moves := w.moves()
 	for _, line := range expect.Value(w.Store.Drains.Get(ctx, id))(w.T).Volumes {
