@@ -80,13 +80,18 @@ func (s *sharedLive) restart(t *testing.T, h *site.Host, env ...string) {
 	s.hears(t, h)
 }
 
-// hears waits until a host's daemon hears the registry.
+// hears waits until a host's daemon hears the registry, and has answered the registry: a host
+// that has reported, and has not asked for tasks yet, is not there for a move.
 func (s *sharedLive) hears(t *testing.T, h *site.Host) {
 	t.Helper()
 	eventually(t, "host "+h.Name+" hears the registry", func() bool {
 		return slices.ContainsFunc(get[api.Status](t, h.Caller, "status", "status").Parts, func(p api.Check) bool {
 			return p.Name == "registry" && p.Status == "ok"
 		})
+	})
+	eventually(t, "host "+h.Name+" asks the registry for work", func() bool {
+		_, err := s.Registry.Caller().Ctl(t.Context(), "op", "list", "--host", h.Name)
+		return err == nil
 	})
 }
 
