@@ -38,9 +38,14 @@ func TestOneSeedIsOneRunOfAMigration(t *testing.T) {
 // chaosCalls is the approximate number of hypervisor calls of a migration.
 const chaosCalls = 90
 
-// chaosTimeout is longer than any migration with faults that each end within a minute. A migration
-// that starts over again and again makes more history the longer it may run.
-const chaosTimeout = 10 * time.Minute
+// chaosTimeout is longer than any migration with faults that each end within a minute, in fake
+// time. chaosOps is far more than the ops of such a migration: at most 6 in 1500 seeds. A migration
+// that starts over again and again makes ever more history, and each look reads all of it: without
+// this bound one trial takes minutes of processor time.
+const (
+	chaosTimeout = 10 * time.Minute
+	chaosOps     = 200
+)
 
 var changingCalls = []string{"Snapshot", "BlockCopy", "CommitActive", "Suspend", "Resume", "Pivot", "SetConfigChain", "AbortJob"}
 
@@ -163,6 +168,9 @@ func (d *daemon) endsSomehow(whole bool, cancelAfter time.Duration) api.Migratio
 		said.look(mig)
 		if mig.State == api.MigrationNeedsOperator || time.Since(began) > chaosTimeout {
 			d.t.Fatalf("the migration is %s (phase %s, %+v)", mig.State, mig.Phase, mig.Error)
+		}
+		if ops, err := d.journal.Group(ctx, mig.ID); err == nil && len(ops) > chaosOps {
+			d.t.Fatalf("the migration starts over again and again: it has %d ops, and is %s (phase %s, %+v)", len(ops), mig.State, mig.Phase, mig.Error)
 		}
 		// A request to an unavailable program, or too late, is refused; it is repeated, or the
 		// migration ends.
