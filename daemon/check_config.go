@@ -21,7 +21,7 @@ import (
 // optionsTimeout bounds how long a connector may inspect its pool while a person waits.
 const optionsTimeout = 15 * time.Second
 
-// checkConfig is the command check-config. The result goes to stdout, everything else to stderr.
+// checkConfig writes the result to stdout, everything else to stderr.
 func checkConfig(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) error {
 	if err := cfg.Check(); err != nil {
 		return err

@@ -22,7 +22,6 @@ func (o hostOps) Halt(context.Context) error {
 	return nil
 }
 
-// connectMigrations makes the migrations a listener of the uplink and adds them to its reports.
 func connectMigrations(up *uplink.Uplink, m *migrate.Manager) {
 	up.Listen(migrationListener{m})
 	up.RemarkInstances(m.Released.WrittenSourceNote)

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/service"
 )
 
-// journalProbe is the probe with a result that is also a metric.
 const journalProbe = "journal"
 
 // healthOf returns the conditions of this daemon's readiness to move a volume, and the probes that
@@ -43,7 +42,6 @@ func healthOf(records *journal.Journal, r *op.Runner, m *migrate.Manager, virt h
 	)
 }
 
-// holds is a condition that is true or not.
 func holds(name string, ok func() bool, otherwise string) service.Condition {
 	return service.Condition{Name: name, Err: func() error {
 		if ok() {

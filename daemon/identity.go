@@ -18,7 +18,6 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// host is this host's identity for the registry.
 type host struct{ id, name string }
 
 // thisHost returns this host's identity: from its certificate over TLS, otherwise its own id and

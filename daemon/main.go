@@ -28,7 +28,6 @@ func main() {
 	}
 }
 
-// run is the program without its process: results go to stdout, messages to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if slices.Contains(args, "--version") || (len(args) > 0 && args[0] == "version") {
 		_, err := fmt.Fprintln(stdout, "volferryd "+version.String()) // it needs no configuration

@@ -48,7 +48,6 @@ func metricsOf(cfg *config.Config, health *service.Health, virt hv.Hypervisor, u
 	}
 }
 
-// parked counts the ops that wait for the operator.
 func parked(active []op.Status) int {
 	n := 0
 	for i := range active {

@@ -43,7 +43,6 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// serve builds the daemon, with all its wiring, and runs it until it is told to stop.
 func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 	if err := cfg.Check(); err != nil {
 		return err
@@ -283,7 +282,6 @@ func after(ready <-chan struct{}, h http.Handler) http.Handler {
 	})
 }
 
-// wakeOnConnect wakes the ops that wait for libvirt when it answers again.
 func wakeOnConnect(ctx context.Context, h hv.Hypervisor, m *migrate.Manager) error {
 	for e := range h.Events(ctx) {
 		if e.Kind == hv.EventConnected {
@@ -314,7 +312,6 @@ func bootID() string {
 	return strings.TrimSpace(string(text))
 }
 
-// inspectWith returns the function that reads an image for adoption.
 func inspectWith(s image.Storage) instance.Inspect {
 	return func(ctx context.Context, path string, format api.Format) (l api.Location, err error) {
 		l = api.Location{Path: path, Format: format}

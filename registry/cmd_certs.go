@@ -22,7 +22,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/server"
 )
 
-// serverName is the name of the server's files without their extensions.
 const serverName = "server"
 
 var initCACommand = command{
@@ -187,7 +186,6 @@ func issueCert(_ context.Context, in *invocation) error {
 	return in.printIssued(kind)
 }
 
-// fits refuses flags of other kinds of certificates.
 func (in *invocation) fits(kind string) error {
 	if in.id != "" && kind != string(mtls.KindHost) {
 		return settings.Usagef("--id is of hosts alone")
@@ -283,7 +281,6 @@ func (in *invocation) write(pair mtls.Pair, name string) error {
 	return err
 }
 
-// printIssued prints the identity in the new file and the next steps.
 func (in *invocation) printIssued(kind string) error {
 	path := filepath.Join(in.out, kind+".crt")
 	id, err := mtls.IdentityIn(in.out, kind+".crt")
@@ -302,7 +299,6 @@ Next, on host %s:
 	return nil
 }
 
-// revokeHost revokes every recorded certificate of a host.
 func revokeHost(in *invocation, hostID string) error {
 	keys, err := mtls.Issued(in.cfg.keyDir(), hostID)
 	if err != nil {

@@ -39,7 +39,6 @@ type options struct {
 	withoutProof  bool
 }
 
-// invocation is one call of a command.
 type invocation struct {
 	options
 	cfg    *config
@@ -89,7 +88,6 @@ var placeHelp = map[string]string{
 	"ca-dir":  "`directory` of the authority's key, an absolute path, instead of the configuration's",
 }
 
-// placed returns the configuration with the places in the flags.
 func placed(set *flag.FlagSet, file string) (*config, error) {
 	var args []string
 	set.Visit(func(f *flag.Flag) {
@@ -110,7 +108,6 @@ func placed(set *flag.FlagSet, file string) (*config, error) {
 	return cfg, nil
 }
 
-// parse returns the arguments that are not flags.
 func parse(set *flag.FlagSet, args []string) (positional []string, err error) {
 	for {
 		if err := settings.ParseFlags(set, args); err != nil {

@@ -116,7 +116,6 @@ func (c *config) checkCADir() error {
 	return settings.CheckPath("ca_dir", c.CADir)
 }
 
-// keyDir returns the directory of the authority's key.
 func (c *config) keyDir() string { return cmp.Or(c.CADir, c.TLSDir) }
 
 func checkMost(name string, n int) error {
@@ -138,7 +137,6 @@ func (c *config) checkListen() error {
 	return err
 }
 
-// address returns the address for other hosts, "" for none.
 func (c *config) address() (string, error) {
 	if !settings.Listens(c.Listen) {
 		return "", nil
@@ -155,7 +153,6 @@ func (c *config) address() (string, error) {
 	return defaultListen, nil
 }
 
-// gate reads the files of the TLS directory.
 func (c *config) gate(log *slog.Logger) (*mtls.Gate, error) {
 	gate, err := mtls.NewGate(c.TLSDir, log)
 	if err != nil {

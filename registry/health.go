@@ -9,7 +9,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// databaseProbe names the probe with a result that is also a metric.
 const databaseProbe = "database"
 
 // healthOf returns the health of a registry: whether it accepts changes, and whether it hangs.

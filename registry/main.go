@@ -53,7 +53,6 @@ func main() {
 	}
 }
 
-// run is the program without its process: it writes results to stdout, and messages to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	name := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {

@@ -117,7 +117,6 @@ func (c *config) tasks(db *workflow.Store, hosts *relay.Relay, metrics *server.M
 	return tasks, nil
 }
 
-// tls returns the settings for connections of other hosts.
 func (c *config) tls(gate *mtls.Gate, metrics *server.Metrics) service.TLS {
 	return service.TLS{
 		Config: gate.Config(), Caller: gate.Caller, OnRefused: metrics.Refused,
@@ -160,7 +159,6 @@ func (c *config) warnOfCAKey(log *slog.Logger) {
 	log.Warn("the registry can read the key of the authority: whoever breaks into it can make any certificate; keep the key in a directory of another user and name that in ca_dir", "key", key)
 }
 
-// housekeeper periodically calls Store.Housekeep.
 type housekeeper struct {
 	store *workflow.Store
 	log   *slog.Logger

@@ -70,7 +70,6 @@ func (p *sharedPools) parse(entries []string) error {
 	return nil
 }
 
-// check refuses entries that cannot be right.
 func (p sharedPools) check() error {
 	for _, pool := range slices.Sorted(maps.Keys(p)) {
 		if strings.TrimSpace(pool) != pool || pool == "" {

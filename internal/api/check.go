@@ -45,7 +45,7 @@ func CheckVolumeName(name string) error {
 	return nil
 }
 
-// CheckDevice validates the name of a device. An empty name is allowed.
+// CheckDevice validates the name of a device, which may be empty.
 func CheckDevice(device string) error {
 	if device == "" || deviceRule.MatchString(device) {
 		return nil

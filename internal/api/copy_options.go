@@ -6,7 +6,6 @@ import "cmp"
 
 // CopyOptions configure the copy of a volume. Every layer passes them on as a whole.
 type CopyOptions struct {
-	// BandwidthBytesPerSecond limits the copy; 0 is no limit.
 	BandwidthBytesPerSecond int64 `json:"bandwidth_bytes_per_second,omitempty"`
 	// Verify is VerifyFull or VerifyNone; empty is the default of the request.
 	Verify string `json:"verify,omitempty" enum:"full,none"`

@@ -94,15 +94,13 @@ type ShelvedInstance struct {
 // PauseEstimate is the expected cost of a move with all guests paused, or while all guests write
 // (POST /v1/volumes/{volume}/migrate:estimate).
 type PauseEstimate struct {
-	VolumeID string `json:"volume_id"`
-	// DowntimeSeconds is the expected pause of the guests.
+	VolumeID        string  `json:"volume_id"`
 	DowntimeSeconds float64 `json:"downtime_seconds"`
 	CopyBytes       int64   `json:"copy_bytes"`
 	// DstFreeBytes is the least free space in the destination's pool in the hosts' last reports;
 	// absent if unknown or for a path.
-	DstFreeBytes *int64 `json:"dst_free_bytes,omitempty"`
-	// Instances are the instances with guests that will be paused.
-	Instances []PausedInstance `json:"instances"`
+	DstFreeBytes *int64           `json:"dst_free_bytes,omitempty"`
+	Instances    []PausedInstance `json:"instances"`
 }
 
 // PausedInstance is an instance that is saved while its volume moves.
@@ -123,12 +121,10 @@ type PausedInstance struct {
 // SavedInstance is the state of a domain that a host saves for a move with all guests paused (GET
 // /v1/migrations/{migration}/saved at the daemon).
 type SavedInstance struct {
-	InstanceID   string `json:"instance_id"`
-	InstanceName string `json:"instance_name"`
-	VolumeID     string `json:"volume_id"`
-	// Location is the volume's location when the guest was saved, or in the newest requested
-	// restore.
-	Location Location `json:"location"`
+	InstanceID   string   `json:"instance_id"`
+	InstanceName string   `json:"instance_name"`
+	VolumeID     string   `json:"volume_id"`
+	Location     Location `json:"location"`
 	// Asleep: the domain is kept off for the move.
 	Asleep bool `json:"asleep"`
 	// AtRest: since it was suspended, the guest is in its suspended process, in its save image, or

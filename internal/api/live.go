@@ -24,14 +24,13 @@ func LiveUnitBytes(sizeBytes int64) int64 {
 // LiveVolume describes the volume in every call. A host refuses it if it differs from the
 // registry's row of the migration.
 type LiveVolume struct {
-	MigrationID string `json:"migration_id"`
-	VolumeID    string `json:"volume_id"`
-	VolumeName  string `json:"volume_name"`
-	// Instances are the ids of this host's instances that have the volume.
-	Instances []string `json:"instances"`
-	Src       Location `json:"src"`
-	Dst       Location `json:"dst"`
-	UnitBytes int64    `json:"unit_bytes"`
+	MigrationID string   `json:"migration_id"`
+	VolumeID    string   `json:"volume_id"`
+	VolumeName  string   `json:"volume_name"`
+	Instances   []string `json:"instances"`
+	Src         Location `json:"src"`
+	Dst         Location `json:"dst"`
+	UnitBytes   int64    `json:"unit_bytes"`
 }
 
 // LiveCheck asks a host whether its guests can keep writing while the volume moves (POST

@@ -33,7 +33,7 @@ type MigrationPlan struct {
 	// Warning is about a problem that does not prevent the move: the volume may outgrow the free
 	// space at the destination, or an op that the move has to wait for needs an operator.
 	Warning string `json:"warning,omitempty"`
-	// OverlayDir and OverlayFreeBytes, the free space there, are for the method overlay only.
+	// OverlayDir and OverlayFreeBytes are for the method overlay only.
 	OverlayDir       string `json:"overlay_dir,omitempty"`
 	OverlayFreeBytes *int64 `json:"overlay_free_bytes,omitempty"`
 }

@@ -32,8 +32,7 @@ type VolumeAdopt struct {
 	Format     Format `json:"format"`
 	Type       string `json:"type,omitempty"`
 	Bootable   bool   `json:"bootable,omitempty"`
-	// Force also registers an image that another volume has left in a move.
-	Force bool `json:"force,omitempty"`
+	Force      bool   `json:"force,omitempty"`
 }
 
 // VolumeUpdate changes the fields that are not nil. With Identity the operator asserts that the
@@ -52,8 +51,7 @@ type InstanceAdopt struct {
 	Domain string `json:"domain,omitempty"`
 	All    bool   `json:"all,omitempty"`
 	Type   string `json:"type,omitempty"`
-	// Force also adopts a disk with an image that another volume has left in a move, as a new
-	// volume.
+	// Force also adopts a disk with an image that another volume has left in a move.
 	Force bool `json:"force,omitempty"`
 }
 
@@ -197,9 +195,8 @@ type AdoptedDisk struct {
 	Mode         Mode     `json:"mode"`
 	Location     Location `json:"location"`
 	// Shareable: other domains may have the image open too.
-	Shareable bool `json:"shareable,omitempty"`
-	// Type is the volume's type, as in InstanceAdopt.
-	Type string `json:"type,omitempty"`
+	Shareable bool   `json:"shareable,omitempty"`
+	Type      string `json:"type,omitempty"`
 }
 
 // DiskAttachment returns the attachment of the disk's volume.
@@ -257,8 +254,8 @@ type VolumeGrow struct {
 }
 
 // VolumeIdentify reports the Location.Identity of a volume's device at Path (POST
-// /v1/volumes/{volume}/identify at the registry). The registry stores it if it has none yet. If
-// the volume has another path or identity, the error is CodeConflict.
+// /v1/volumes/{volume}/identify at the registry). The registry stores it if it has none yet. A
+// volume with another path or identity is a CodeConflict.
 type VolumeIdentify struct {
 	Path     string `json:"path"`
 	Identity string `json:"identity"`
@@ -321,7 +318,7 @@ type MigrationRegister struct {
 // MigrationTransition changes the state of a migration in the registry if it is in From. In one
 // transaction, completed switches the attachment (or the unattached volume) to Dst, frees the
 // source and raises the volume's generation. cancelled frees Dst. Both unlock the volume. Dst, if
-// not nil, replaces the reserved location: its path is known only after the image is created.
+// not nil, replaces the reserved location.
 type MigrationTransition struct {
 	From  []MigrationState `json:"from"`
 	To    MigrationState   `json:"to"`

@@ -39,8 +39,7 @@ const (
 // operator knows that the host cannot touch any volume any more.
 type HostFence struct {
 	Evidence string `json:"evidence"`
-	// EvenIfUp fences a host that still reports. Without it the error is conflict, because the
-	// host has power and a network.
+	// EvenIfUp fences a host that still reports. Without it the error is conflict.
 	EvenIfUp bool `json:"even_if_up,omitempty"`
 }
 
@@ -110,8 +109,8 @@ type PoolDrain struct {
 	Parallel                int    `json:"parallel,omitempty"`
 	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty"`
 	Pace                    string `json:"pace,omitempty" enum:"off,gentle,full"`
-	// DeleteSource deletes each source after its copy is verified: a mirror is verified only with
-	// Verify "full".
+	// DeleteSource deletes each source after its copy is verified (a mirror: only with Verify
+	// "full").
 	Verify       string `json:"verify,omitempty" enum:"full,none"`
 	DeleteSource bool   `json:"delete_source,omitempty"`
 	// LiveShared also moves the volumes of several instances, as MigrationTarget with Method live;

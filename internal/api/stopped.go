@@ -68,7 +68,6 @@ func (m *Migration) CancelAgain() string {
 	return m.lookFirst() + m.cancelCommand()
 }
 
-// goOn returns the commands that finish a stopped migration, in order.
 func (m *Migration) goOn() string {
 	switch m.State {
 	case MigrationNeedsOperator:
@@ -106,8 +105,8 @@ func (m *Migration) KnownCure() string {
 	return cure
 }
 
-// underSnapshot reports whether the last operation was refused because of a foreign snapshot,
-// which KnownCure merges.
+// underSnapshot reports whether the last operation was refused because of a foreign snapshot, which
+// KnownCure merges.
 func (m *Migration) underSnapshot() bool {
 	return m.ChainChanged() && strings.Contains(m.KnownCure(), "virsh blockcommit ")
 }
@@ -118,7 +117,6 @@ func (m *Migration) ChainChanged() bool {
 	return m.Error != nil && m.Error.Code == CodeChainChanged
 }
 
-// lookFirst returns the commands that come before any other if the chain was changed, or "".
 func (m *Migration) lookFirst() string {
 	if !m.ChainChanged() {
 		return ""

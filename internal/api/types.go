@@ -155,9 +155,9 @@ type Host struct {
 	Lacks    []string `json:"lacks,omitempty"`
 }
 
-// Pool is a storage pool of one host, or of several if Shared is set: all hosts with a pool of
-// this name then see the same bytes. With Multiattach several guests may have a volume of the pool
-// open at once. The registry sets Host and UpdatedAt; a report may leave them out.
+// Pool is a storage pool of one host, or of several if Shared is set: all hosts with a pool of this
+// name then see the same bytes. With Multiattach several guests may have a volume open at once. The
+// registry sets Host and UpdatedAt; a report may leave them out.
 type Pool struct {
 	Name          string    `json:"name"`
 	Host          string    `json:"host" schema:"optional"`
@@ -203,7 +203,7 @@ type Volume struct {
 	// a delete. It stays true when the volume moves, since the copy may be the only one of that
 	// data.
 	Adopted bool `json:"adopted"`
-	// SizeChangedAt is when the size was last found changed, or nil.
+	// SizeChangedAt is when the size was last found changed.
 	SizeChangedAt *time.Time `json:"size_changed_at,omitempty"`
 	CreatedAt     time.Time  `json:"created_at"`
 	UpdatedAt     time.Time  `json:"updated_at"`
@@ -274,7 +274,7 @@ type SlotDefinition struct {
 	// Disk is the previous disk with all its settings, in the hypervisor's format.
 	Disk string `json:"disk"`
 	// SerialOfVolume: the disk's serial was the id of its volume, so the next disk's is the id of
-	// the next volume. Otherwise the serial belongs to the slot and stays.
+	// the next volume.
 	SerialOfVolume bool `json:"serial_of_volume"`
 }
 
@@ -352,10 +352,9 @@ type Migration struct {
 	OverlayBytes int64  `json:"overlay_bytes"`
 	// GuestPaused is why an I/O error has paused the guest while it writes to the overlay. Usually
 	// the overlay has no space left.
-	GuestPaused string `json:"guest_paused,omitempty"`
-	// GuestNotResumed is why libvirt refuses to resume a guest that the migration has paused.
+	GuestPaused     string `json:"guest_paused,omitempty"`
 	GuestNotResumed string `json:"guest_not_resumed,omitempty"`
-	// ChainProblem is nil if no other program has changed the images of the disk.
+	// ChainProblem is nil if no other program has changed the disk's images.
 	ChainProblem *ChainProblem `json:"chain_problem,omitempty"`
 	// GuestThrottled is how fast the guest may write, and why, while the host throttles its guests
 	// for lack of space for overlays.
@@ -377,8 +376,7 @@ type Migration struct {
 	// became unable to go on by itself; Error has the reason. It is nil while the migration goes
 	// on, or waits for its caller's next call.
 	StoppedAt *time.Time `json:"stopped_at,omitempty"`
-	// PauseSteps are the steps of a migration that the registry leads, while its guests were
-	// paused; lists leave them out.
+	// PauseSteps are for a migration that the registry leads; lists leave them out.
 	PauseSteps []PauseStep `json:"pause_steps,omitempty"`
 	// Remark describes how the result differs, or may differ, from the caller's expectation.
 	Remark string `json:"remark,omitempty"`

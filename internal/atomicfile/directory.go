@@ -79,7 +79,6 @@ func openDirectory(path string, mkdir func(in int, name string) error) (*Directo
 	return &Directory{file: os.NewFile(uintptr(fd), path), path: path}, nil
 }
 
-// begin opens the directory where path starts, and returns the components of path.
 func begin(path string) (fd int, parts []string, err error) {
 	from := "."
 	if filepath.IsAbs(path) {
@@ -293,7 +292,6 @@ const unfinishedFor = time.Hour
 // SweepOld is the function SweepOld, for the directory.
 func (d *Directory) SweepOld() error { return d.sweep(time.Now().Add(-unfinishedFor)) }
 
-// sweep removes temporary files older than the given time, or all if it is zero.
 func (d *Directory) sweep(olderThan time.Time) error {
 	entries, err := d.file.ReadDir(-1)
 	if err != nil {

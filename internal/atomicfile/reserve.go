@@ -78,7 +78,6 @@ func (r *Reserve) Fill() (int64, error) {
 	return r.bytes, nil
 }
 
-// release returns a part of the reserve to the filesystem, and reports whether there was any.
 func (r *Reserve) release() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

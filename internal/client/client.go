@@ -267,7 +267,6 @@ func (c *Client) answeredError(resp *http.Response) error {
 	return api.Errorf(api.CodeInternal, "the answer was %s, which is not Volferry's way to say it; is %s the right place?", resp.Status, c.target)
 }
 
-// remarks are members that describe an answer: a cache and its age, or instances adopted before.
 var remarks = []string{"schema_version", "stale", "age_seconds", "already_adopted"}
 
 func decodeAnswer(method, path string, body []byte, out any, options call) error {

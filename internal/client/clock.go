@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// clock compares a server's clock with this one, by the server's answers.
 type clock struct{ ahead atomic.Pointer[time.Duration] }
 
 // note reads the time of an answer. The server made the answer between sent and now; the Date

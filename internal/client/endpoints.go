@@ -9,8 +9,7 @@ import (
 
 // Endpoint is one URL of a registry.
 type Endpoint struct {
-	URL string
-	// InUse: requests go to this URL.
+	URL   string
 	InUse bool
 	// Err is why the last try of this URL failed, or nil.
 	Err error

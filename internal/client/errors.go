@@ -79,7 +79,6 @@ func (c *connection) transportError(ctx context.Context, err error) error {
 	return api.Errorf(c.unavailable, "the connection to %s broke before the answer came (%v); the request may have been done", c.target, err).With("maybe_done", true)
 }
 
-// ofHandshake reports whether a TLS alert only ever ends a handshake.
 func ofHandshake(alert error) bool {
 	text := alert.Error()
 	for _, word := range []string{"certificate", "access denied", "handshake failure", "protocol version"} {

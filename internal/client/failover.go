@@ -20,8 +20,7 @@ import (
 // failover sends requests to one registry, at the URL where it answers. See DESIGN.md.
 type failover struct {
 	members []*connection
-	// known returns the id of the expected registry, "" if unknown.
-	known func() string
+	known   func() string
 	// reports: a session accepts changes only after a report of this host.
 	reports bool
 
@@ -87,12 +86,10 @@ func (f *failover) CloseIdleConnections() { f.inUse().transport.CloseIdleConnect
 
 type reportKey struct{}
 
-// asReport marks the request of ctx as a report of this host.
 func asReport(ctx context.Context) context.Context { return context.WithValue(ctx, reportKey{}, true) }
 
 type changeKey struct{}
 
-// asChange marks the request of ctx as a change, regardless of its method.
 func asChange(ctx context.Context) context.Context { return context.WithValue(ctx, changeKey{}, true) }
 
 func (f *failover) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -144,7 +141,6 @@ func (f *failover) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// reportFirst returns the error of a change before the first report of this host.
 func (f *failover) reportFirst(s *session) error {
 	e := api.Errorf(s.member.unavailable, "nothing was sent to the registry at %s: it has not answered a report of this host yet", s.member.target)
 	if down := f.unreachable(); down != nil {
@@ -153,7 +149,6 @@ func (f *failover) reportFirst(s *session) error {
 	return e.With(api.DetailReportFirst, true)
 }
 
-// unreachable returns the errors of all members, or nil if a member has answered.
 func (f *failover) unreachable() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -18,7 +18,6 @@ import (
 
 const maxVersionBytes = 64 << 10
 
-// identify asks over a new connection for the ids of the registry and of its process.
 func (c *connection) identify(ctx context.Context, conn net.Conn) (id, process string, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()

@@ -42,7 +42,7 @@ func (r *Registry) ChangesThrough(through func(ctx context.Context, send func() 
 	return &Registry{Client: r.Client, through: through}
 }
 
-// ask makes a request without changes. Refs are the references in its path.
+// ask: refs are the references in the path of the route.
 func ask[Out any](ctx context.Context, r *Registry, route routes.Route[routes.None, Out], refs ...string) (out Out, err error) {
 	err = r.Do(ctx, route.Method, route.PathOf(refs...), nil, &out, noun(route.Noun))
 	return out, err
@@ -89,7 +89,6 @@ func eachPage[T any](ctx context.Context, r *Registry, route routes.Route[routes
 	})
 }
 
-// change makes a request that changes something. Refs are the references in its path.
 func change[In, Out any](ctx context.Context, r *Registry, route routes.Route[In, Out], opID string, in In, refs ...string) (out Out, err error) {
 	send := func() error {
 		return r.Do(ctx, route.Method, route.PathOf(refs...), route.Body(in), &out, IdempotencyKey(opID), noun(route.Noun))

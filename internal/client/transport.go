@@ -21,7 +21,6 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// listening stores the announcements of the server.
 type listening struct {
 	transport
 	c *connection
@@ -50,7 +49,6 @@ type transport interface {
 	CloseIdleConnections()
 }
 
-// connection connects to one server and explains the errors.
 type connection struct {
 	transport   transport
 	base        *url.URL
@@ -219,7 +217,6 @@ type handshakeError struct{ err error }
 func (e *handshakeError) Error() string { return fmt.Sprintf("handshake: %v", e.err) }
 func (e *handshakeError) Unwrap() error { return e.err }
 
-// speaking adds the sending host and the caller to requests.
 type speaking struct {
 	transport
 	as     func() (hostID string, epoch int64)

@@ -71,7 +71,7 @@ func (w *walk) start(t xml.StartElement) error {
 	}
 	w.within = append(w.within, name)
 	if w.isDisk() {
-		w.disk.begins, w.disk.kind, w.disk.target = len(w.found), "disk", "" // libvirt's default
+		w.disk.begins, w.disk.kind, w.disk.target = len(w.found), "disk", ""
 	}
 	var pool, volume string
 	for _, a := range t.Attr {

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// clip limits the text of a request that a message repeats.
 func clip(text string) string {
 	const enough = 300
 	if len(text) > enough {

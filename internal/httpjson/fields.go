@@ -14,12 +14,10 @@ import (
 // field is a member of a document, as declared by its struct, for the OpenAPI document and every
 // body.
 type field struct {
-	name  string
-	typ   reflect.Type
-	index []int
-	// required is true for fields without omitempty.
+	name     string
+	typ      reflect.Type
+	index    []int
 	required bool
-	// nullable is true for pointers.
 	nullable bool
 	// enum are the allowed values, nil for any.
 	enum []string
@@ -35,7 +33,7 @@ const (
 	tagExtensible = "extensible"
 )
 
-var knownFields sync.Map // reflect.Type to []field
+var knownFields sync.Map
 
 func fieldsOf(t reflect.Type) []field {
 	if known, ok := knownFields.Load(t); ok {

@@ -212,7 +212,6 @@ func noRoute(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 		api.Errorf(api.CodeInvalidArgument, "%.20s is no method of %s; it has %s", r.Method, r.URL.Path, allow))
 }
 
-// answerWriter stores the status of an answer, 0 before the answer begins.
 type answerWriter struct {
 	http.ResponseWriter
 	status int

@@ -95,7 +95,6 @@ func orNull(schema map[string]any) map[string]any {
 	return map[string]any{"anyOf": []any{schema, map[string]any{"type": "null"}}}
 }
 
-// document returns the schema of an answer with these nouns.
 func (s schemas) document(nouns []Noun) map[string]any {
 	if len(nouns) == 0 {
 		return map[string]any{"$ref": "#/components/schemas/Document"}

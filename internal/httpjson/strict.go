@@ -24,7 +24,6 @@ func checkDocument(body []byte, t reflect.Type, newer bool) error {
 	return c.value(t, false, "")
 }
 
-// checker walks through a document with correct syntax and types.
 type checker struct {
 	dec   *json.Decoder
 	newer bool // the sender is newer
@@ -124,8 +123,7 @@ func misspelt(name string, fields []field) bool {
 	return slices.ContainsFunc(fields, func(f field) bool { return strings.EqualFold(f.name, name) })
 }
 
-// unknownField returns the error for an unknown member. It names a field that differs only in
-// case.
+// unknownField names a field that differs only in case.
 func unknownField(path, name string, fields []field) error {
 	for _, f := range fields {
 		if strings.EqualFold(f.name, name) {

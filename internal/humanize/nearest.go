@@ -20,8 +20,6 @@ func Nearest(names []string, word string) string {
 	return best
 }
 
-// distance counts the insertions, deletions, replacements and swaps of adjacent letters from a to
-// b.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

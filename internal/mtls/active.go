@@ -8,7 +8,6 @@ import (
 	"sync"
 )
 
-// active holds the requests being answered, to end long ones when their caller loses access.
 type active struct {
 	mu       sync.Mutex
 	requests map[*request]struct{}

@@ -44,7 +44,6 @@ func (v *verified) forget(now time.Time) {
 	maps.DeleteFunc(v.byDER, func(_ string, id Identity) bool { return now.After(id.NotAfter) })
 }
 
-// identify verifies that one of these authorities signed a certificate, and returns its identity.
 func (a *authorities) identify(cert *x509.Certificate, now time.Time) (Identity, error) {
 	if id, known := a.verified.get(cert); known {
 		return id, nil

@@ -148,7 +148,6 @@ func readCertificatesIn(dir, name string) ([]*x509.Certificate, error) {
 	return parseCertificates(filepath.Join(dir, name), data)
 }
 
-// readIn reads a small file in a directory that other users may own.
 func readIn(dir, name string) (data []byte, err error) {
 	d, err := atomicfile.OpenDirectory(dir)
 	if err != nil {

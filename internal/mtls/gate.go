@@ -19,7 +19,6 @@ const renewBefore = 5 * Day
 // effect at once. A file that cannot be read is logged once, and its last valid content stays in
 // use. A Gate is safe for concurrent use.
 type Gate struct {
-	// Now is the clock for the lifetimes of certificates.
 	Now func() time.Time
 
 	dir    string

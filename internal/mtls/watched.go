@@ -106,7 +106,6 @@ func same(a, b []fileState) bool {
 	return true
 }
 
-// reload loads the files. The caller holds mu.
 func (w *watched[T]) reload(states []fileState) {
 	first := w.good.Load() == nil
 	v, err := w.load()
@@ -128,7 +127,6 @@ func (w *watched[T]) reload(states []fileState) {
 	w.err, w.tried = err, states
 }
 
-// trouble returns why the current files are not in use, or nil.
 func (w *watched[T]) trouble() error {
 	w.get()
 	w.mu.Lock()

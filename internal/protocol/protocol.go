@@ -86,12 +86,10 @@ func AnnouncedIn(h http.Header) Announcement {
 }
 
 const (
-	// maxName limits the name of a feature, and a version.
 	maxName  = 64
 	maxNames = 256
 )
 
-// names parses a list of features and skips invalid names.
 func names(list string) []string {
 	var all []string
 	for _, name := range strings.Split(list, ",") {

@@ -66,8 +66,8 @@ const (
 	Streams
 	// PassesOn means that the registry serves the call. A task would return it to the registry.
 	PassesOn
-	// Remembers means that the registry serves the call, or while it is unavailable the daemon,
-	// with the registry's last answer.
+	// Remembers means that the registry serves the call, or while it is silent the daemon, with the
+	// registry's last answer.
 	Remembers
 )
 

@@ -29,7 +29,6 @@ const (
 	anyOf = httpjson.HostAny
 )
 
-// query declares parameters of the route at every program.
 func query(names ...string) option { return func(d *Declaration) { d.query = names } }
 
 // needs declares a higher access than the default of the method.

@@ -118,7 +118,6 @@ func (h *handshakes) acceptAll() {
 	}
 }
 
-// greet makes the handshake on a connection, and passes the connection to Accept.
 func (h *handshakes) greet(raw net.Conn) {
 	from := raw.RemoteAddr()
 	address := addressOf(from)
@@ -149,7 +148,6 @@ func (h *handshakes) greet(raw net.Conn) {
 	}
 }
 
-// shake makes the handshake and returns the name of the caller.
 func (h *handshakes) shake(conn *tls.Conn) (caller string, err error) {
 	ctx, cancel := context.WithTimeout(h.ctx, handshakeTimeout)
 	defer cancel()
@@ -179,7 +177,6 @@ func (h *handshakes) refuse(bound string, from net.Addr, why string) {
 	}
 }
 
-// leaver calls left when a connection is closed.
 type leaver struct {
 	net.Conn
 	left func()

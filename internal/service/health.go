@@ -63,9 +63,9 @@ func NewHealth(probes []Probe, conditions ...Condition) *Health {
 type probe struct {
 	Probe
 	mu    sync.Mutex
-	since time.Time // start of the running try, zero if none runs
+	since time.Time // zero if none runs
 	tried bool
-	err   error // of the last try
+	err   error
 }
 
 func (h *Health) watch(ctx context.Context, log *slog.Logger, tasks []Task) {

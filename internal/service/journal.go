@@ -28,7 +28,6 @@ type journalHandler struct {
 	shared *journalLine
 }
 
-// journalLine is shared by the handlers of a logger.
 type journalLine struct {
 	mu     sync.Mutex
 	line   bytes.Buffer
@@ -91,7 +90,6 @@ func (h *journalHandler) Handle(ctx context.Context, r slog.Record) error {
 	return err
 }
 
-// appendField appends the fields of an attribute, with the name of its group as a prefix.
 func appendField(fields []field, prefix string, a slog.Attr) []field {
 	value := a.Value.Resolve()
 	if value.Kind() != slog.KindGroup {
@@ -109,8 +107,6 @@ func appendField(fields []field, prefix string, a slog.Attr) []field {
 // maxFieldName is the journal's limit.
 const maxFieldName = 64
 
-// fieldName returns a field name with upper case letters, digits and underscores
-// (systemd.journal-fields(7)).
 func fieldName(key string) string {
 	name := fieldPrefix + strings.Map(func(r rune) rune {
 		switch {

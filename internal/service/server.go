@@ -142,7 +142,6 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// shutdown waits for running requests, and closes the connections of those that do not end.
 func (s *Server) shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, graceful+forceful)
 	defer cancel()

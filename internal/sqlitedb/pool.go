@@ -25,7 +25,6 @@ const writeCacheKiB = 16 << 10
 // are copied as one.
 const checkpointPages = 4096
 
-// openPool opens path with at most size connections, the first one at once for its error.
 func openPool(ctx context.Context, path, mode string, size int) (*sql.DB, error) {
 	pool, err := sql.Open("sqlite", dsn(path, mode))
 	if err != nil {

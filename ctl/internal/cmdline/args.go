@@ -64,7 +64,6 @@ type arrangement struct {
 	noValue bool
 }
 
-// takeFlag adds a flag, with the next word if that is its value, and returns the remaining words.
 func (a *arrangement) takeFlag(app *cli.App, word string, rest []string) []string {
 	name, _, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	flag, to := FindFlag(app.Flags, name), &a.global
@@ -109,7 +108,7 @@ func (a *arrangement) line(program string) []string {
 
 func isHelp(word string) bool { return word == "--help" || word == "-h" || word == "-help" }
 
-// IsFlag reports whether a word has the form of a flag; "-" alone has not.
+// IsFlag reports whether a word has the form of a flag ("-" has not).
 func IsFlag(word string) bool { return len(word) > 1 && word[0] == '-' }
 
 func findCommand(commands []*cli.Command, name string) *cli.Command {
@@ -175,7 +174,6 @@ func Locate(app *cli.App, words []string) (*cli.Command, Position) {
 	return command, at
 }
 
-// flagAwaitingValue returns the long name of the flag word if its value is the next word.
 func flagAwaitingValue(app *cli.App, command *cli.Command, word string) string {
 	name, _, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	flag := FindFlag(app.Flags, name)

@@ -68,8 +68,7 @@ func CheckArguments(c *cli.Context) error {
 	return nil
 }
 
-// tooManyArguments returns the error for the first argument without a placeholder, often
-// "--bootable false".
+// tooManyArguments: the first argument without a placeholder is often "--bootable false".
 func tooManyArguments(c *cli.Context, extra string) error {
 	if extra == "true" || extra == "false" {
 		return Usagef("%sone argument too many: %q; a flag and its value are one word, as in --bootable=%s", Prefix(c), extra, extra)

@@ -136,7 +136,6 @@ func missingVerb(c *cli.Context) error {
 
 const maxSuggested = 3
 
-// withVerb returns the two-word commands that end with word, for a user who has omitted the noun.
 func withVerb(nouns []*cli.Command, word string) (out []string) {
 	for _, noun := range nouns {
 		for _, verb := range noun.Subcommands {
@@ -185,7 +184,6 @@ func valueOf(c *cli.Context, name string) string {
 	return ""
 }
 
-// flagSpelling returns a flag's name as the user writes it: -o, --output.
 func flagSpelling(name string) string {
 	if name = strings.TrimLeft(name, "-"); len(name) == 1 {
 		return "-" + name

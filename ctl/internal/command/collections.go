@@ -22,7 +22,6 @@ var argumentCollections = map[string]string{
 	"DRAIN": "drains", "POLICY": "policies", "OP": "ops",
 }
 
-// collectionNames returns the names, or for a thing without a name the id.
 func collectionNames(ctx context.Context, s *session.Session, collection string) []string {
 	if collection == "" {
 		return nil

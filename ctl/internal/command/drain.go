@@ -162,7 +162,6 @@ func followDrain(ctx context.Context, s *session.Session, id string) error {
 
 func drainFinished(state string) bool { return state == api.DrainDone || state == api.DrainStopped }
 
-// endDrain prints the result of a drain. It returns an error if volumes remain.
 func endDrain(ctx context.Context, s *session.Session, id string, view *drainView) error {
 	d, resp, err := session.ShowRetrying(ctx, s, routes.ShowDrain, id)
 	if err != nil {
@@ -185,7 +184,6 @@ func endDrain(ctx context.Context, s *session.Session, id string, view *drainVie
 	}
 }
 
-// drainView prints a line at each change of a volume's state, and when a move stops or continues.
 type drainView struct {
 	s       *session.Session
 	display *session.Display
@@ -216,7 +214,6 @@ func (v *drainView) update(d *api.Drain) {
 	}
 }
 
-// drainLine is one line of --progress json.
 type drainLine struct {
 	SchemaVersion int        `json:"schema_version"`
 	Drain         *api.Drain `json:"drain"`
@@ -250,8 +247,6 @@ func drainList(c *cli.Context, s *session.Session) error {
 	return printStoppedInDrains(s, drains)
 }
 
-// printStoppedInDrains prints, for each volume with a stopped move, the reason and the commands to
-// continue or cancel it.
 func printStoppedInDrains(s *session.Session, drains []api.Drain) error {
 	for _, d := range drains {
 		for _, v := range d.Volumes {

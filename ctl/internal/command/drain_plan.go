@@ -39,7 +39,6 @@ type drainPlan struct {
 	outside bool
 }
 
-// comes reports whether the volume is still moving into the pool.
 func (p *drainPlan) comes(pool string) bool {
 	return p.Migration != nil && p.Migration.Dst.Pool == pool
 }
@@ -98,7 +97,6 @@ func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.
 	return nil
 }
 
-// row returns a volume's cells, and the sentence under the table, or "".
 func (p *drainPlan) row(pool string) (takes, method, reason string) {
 	switch {
 	case p.outside && p.Error.Details[api.DetailBaseImage] != nil:
@@ -119,7 +117,6 @@ func (p *drainPlan) row(pool string) (takes, method, reason string) {
 	return humanize.Bytes(*p.Plan.NeededBytes), p.Plan.Method, ""
 }
 
-// inPool counts the planned volumes that are in the pool or moving into it.
 func (d *drainPlans) inPool() int {
 	n := 0
 	for i := range d.plans {
@@ -150,7 +147,6 @@ func (d *drainPlans) refusal() error {
 	return api.Errorf(api.CodeConflict, "no volume of pool %s can be moved to pool %s, and nothing was done", d.pool, d.in.ToPool)
 }
 
-// planDrain requests the plan of each volume in the pool or moving into it.
 func planDrain(ctx context.Context, s *session.Session, pool string, in api.PoolDrain) (*drainPlans, error) {
 	d := &drainPlans{pool: pool, in: in, plans: []drainPlan{}}
 	pools, _, err := session.List(ctx, s, routes.ListPools)
@@ -208,8 +204,6 @@ func needsPool(v *api.Volume, pools []api.Pool, pool string) *api.Error {
 	return v.NeedsPool(&pools[i])
 }
 
-// underWay reports whether a drain waits for its volume's present move, instead of giving the
-// volume up.
 func underWay(m *api.Migration) bool {
 	return !m.State.Final() && m.State != api.MigrationNeedsOperator && m.State != api.MigrationOrphaned
 }

@@ -64,7 +64,6 @@ func (n *poolNeeds) add(why *api.Error) {
 
 func (n *poolNeeds) any() bool { return n.readers+n.below+len(n.uses) > 0 }
 
-// text lists the users of the pool, as one clause.
 func (n *poolNeeds) text() string {
 	var parts []string
 	switch {
@@ -126,7 +125,6 @@ func drainVolumeState(v *api.DrainVolume) string {
 	return v.State
 }
 
-// inDrain counts the volumes that a drain moves.
 func inDrain(d *api.Drain) int {
 	n := 0
 	for i := range d.Volumes {

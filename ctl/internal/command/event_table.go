@@ -37,7 +37,6 @@ func printEvents(s *session.Session, all []api.Event, known *eventNames) error {
 	return err
 }
 
-// eventCells returns the cells of eventHeader.
 func eventCells(e api.Event, known *eventNames) []string {
 	change := ""
 	if e.From != "" || e.To != "" {

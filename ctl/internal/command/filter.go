@@ -55,7 +55,6 @@ func emptyText(c *cli.Context, noun, empty string, filters ...string) string {
 	return empty
 }
 
-// matches reports whether the flag is not set, or has one of the values.
 func matches(c *cli.Context, flag string, values ...string) bool {
 	asked := c.String(flag)
 	return asked == "" || slices.Contains(values, asked)
@@ -112,7 +111,6 @@ func checkPoolIn(pools []api.Pool, name string) error {
 	return api.NotFound("pool", name)
 }
 
-// volumeHosts returns the hosts of a volume's attachments, or without any the volume's own host.
 func volumeHosts(v api.Volume) []string {
 	var hosts []string
 	for _, a := range v.Attachments {

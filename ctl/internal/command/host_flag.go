@@ -39,7 +39,6 @@ func requestedHost(c *cli.Context, s *session.Session) (string, error) {
 	return "", cmdline.Usagef("%s--host %s: at %s the daemon of host %s answers, which works on its own host only: ask the registry, with --socket", cmdline.Prefix(c), host, s.Client.Target(), st.Host)
 }
 
-// explainHostChoice adds to an error that lists several hosts how to choose one.
 func explainHostChoice(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {

@@ -99,7 +99,6 @@ func simpleVerb(verb string, route routes.Route[routes.None, api.Instance], usag
 	}
 }
 
-// actOnInstance carries out a verb on an instance, awaits its end, and prints done's text.
 func actOnInstance[In any](c *cli.Context, s *session.Session, route routes.Route[In, api.Instance], in In, done func(*api.Instance) string) error {
 	resp, finished, err := session.Perform(c.Context, s, route, in, c.Args().First())
 	if err != nil || !finished {

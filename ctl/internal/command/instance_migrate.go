@@ -80,13 +80,11 @@ func againText(c *cli.Context, p *instancePlan) string {
 // instanceMove moves the volumes of an instance. Each move is an op in its host's journal: if this
 // program dies, only the order is lost.
 type instanceMove struct {
-	s      *session.Session
-	plan   *instancePlan
-	target api.MigrationTarget
-	again  string
-	// done has the documents of the moves that have ended, or begun with --no-wait.
-	done []json.RawMessage
-	// ids are the ids of their migrations, names the names of their volumes.
+	s          *session.Session
+	plan       *instancePlan
+	target     api.MigrationTarget
+	again      string
+	done       []json.RawMessage
 	ids, names []string
 }
 
@@ -130,7 +128,6 @@ func (r *instanceMove) move(ctx context.Context, v *volumePlan) (*api.Migration,
 	return m, resp, err
 }
 
-// begin begins all moves, and awaits none.
 func (r *instanceMove) begin(ctx context.Context) error {
 	for i := range r.plan.Volumes {
 		v := &r.plan.Volumes[i]
@@ -205,7 +202,6 @@ func (r *instanceMove) stoppedAt(i int, err error) error {
 	return err
 }
 
-// detail adds to the error, for scripts, the facts of its advice.
 func (r *instanceMove) detail(e *api.Error, left []string) *api.Error {
 	with := *e
 	with.Details = maps.Clone(e.Details)

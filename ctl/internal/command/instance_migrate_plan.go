@@ -17,12 +17,11 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// The states of a volume in the plan of an instance.
 const (
-	planThere   = "there"   // in the pool
-	planMoving  = "moving"  // a migration brings it there
-	planPending = "pending" // it can be moved
-	planRefused = "refused" // it cannot be moved
+	planThere   = "there"
+	planMoving  = "moving" // a migration brings it there
+	planPending = "pending"
+	planRefused = "refused"
 )
 
 type instancePlan struct {
@@ -106,7 +105,6 @@ func planVolume(ctx context.Context, s *session.Session, id string, target api.M
 	return v, nil
 }
 
-// goesBySelf reports whether an open migration reaches its end without another request.
 func goesBySelf(m *api.Migration) bool {
 	switch m.State { //nolint:exhaustive // all others wait for somebody, or go back
 	case api.MigrationStarting, api.MigrationCopying, api.MigrationCompleting:

@@ -166,8 +166,6 @@ func runStep[In any](ctx context.Context, s *session.Session, ofAttachment route
 	return orOfMove(ctx, s, id, err, run)
 }
 
-// attachmentID returns the id of the attachment with the prefix ref; ref if there is none, so that
-// the request reports it.
 func attachmentID(ctx context.Context, s *session.Session, ref string) string {
 	if uuid.Validate(ref) == nil {
 		return ref

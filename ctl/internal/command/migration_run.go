@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// runMigration sends a request about a migration, awaits its end, and prints the outcome.
 func runMigration[In any](ctx context.Context, s *session.Session, route routes.Route[In, api.Migration], in In, refs ...string) error {
 	resp, finished, err := session.Perform(ctx, s, route, in, refs...)
 	if err != nil || !finished {

@@ -161,7 +161,6 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	return &r
 }
 
-// pauseLine describes, phase by phase, the pause of a move's guests; "" before the pause.
 func pauseLine(steps []api.PauseStep) string {
 	var (
 		parts []string
@@ -194,7 +193,6 @@ func stallOrDash(ms *float64) string {
 	return render.Stall(ms)
 }
 
-// migrationWatch follows a migration that another user may have started.
 func migrationWatch(c *cli.Context, s *session.Session) error {
 	var m *api.Migration
 	err := ofMove(c.Context, s, c.Args().First(), func(ref string) (err error) {

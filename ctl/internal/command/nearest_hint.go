@@ -35,7 +35,6 @@ func hintNearest(c *cli.Context, s *session.Session, err error) error {
 	return err
 }
 
-// namedThing is a word of a command line that names a thing in a collection.
 type namedThing struct{ collection, ref string }
 
 func namedThings(c *cli.Context) (out []namedThing) {

@@ -174,7 +174,6 @@ func confirmDeleteSource(c *cli.Context, s *session.Session, ref string) error {
 		fmt.Sprintf("%s would be deleted: give --yes where there is no terminal", m.Src.Path))
 }
 
-// leftSources has the released sources that hosts know, and why some hosts' sources are unknown.
 type leftSources struct {
 	known   []api.ReleasedSource
 	unknown []string

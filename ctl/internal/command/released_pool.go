@@ -19,9 +19,8 @@ import (
 )
 
 type poolSources struct {
-	s    *session.Session
-	pool string
-	// remove are the sources that may be deleted, stay those that would be refused.
+	s            *session.Session
+	pool         string
 	remove, stay []api.ReleasedSource
 	// deleted are the documents of the deleted sources, ids their migrations.
 	deleted []json.RawMessage
@@ -101,7 +100,6 @@ func (p *poolSources) print() error {
 	return p.s.PrintLines(done)
 }
 
-// stays returns the error for the sources that were not deleted, or nil.
 func (p *poolSources) stays() error {
 	if len(p.stay) == 0 {
 		return nil

@@ -17,7 +17,6 @@ func nameWithID(names map[string]string, id string) string {
 	return id
 }
 
-// addLocation adds the lines of a location. prefix names its owner, for example "source ".
 func addLocation(r *render.Record, prefix string, l api.Location) {
 	if l.Pool != "" {
 		r.Add(prefix+"pool", l.Pool)

@@ -174,7 +174,6 @@ func volumeDelete(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// refuseDelete returns the refusal to delete a volume in use, like the deletion's own.
 func refuseDelete(v *api.Volume) error {
 	if v.MigrationID != "" {
 		return api.Errorf(api.CodeMigrationActive, "cannot delete volume %s: migration %s is moving it; complete or cancel that first", v.Name, v.MigrationID)

@@ -140,7 +140,6 @@ func volumeSize(sizeBytes int64, l api.Location, words func(int64) string) strin
 	return words(sizeBytes)
 }
 
-// chainLines returns one line per image, the top one first.
 func chainLines(images []api.Location) []string {
 	lines := make([]string, 0, len(images))
 	for i, l := range images {

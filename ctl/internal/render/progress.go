@@ -138,7 +138,6 @@ func percentOf(m *api.Migration) int {
 	return int(min(100, max(0, float64(m.BytesDone)/float64(m.BytesTotal)*100)))
 }
 
-// phaseOf returns the phase if it moves bytes or takes long, otherwise the state.
 func phaseOf(m *api.Migration) string {
 	if movesBytes(m) || strings.HasPrefix(m.Phase, "waiting ") || !m.State.Final() && slices.Contains(waits, m.Phase) {
 		return m.Phase
@@ -148,7 +147,6 @@ func phaseOf(m *api.Migration) string {
 
 var waits = []string{"saving", "restoring"}
 
-// movesBytes reports whether the byte counts of m belong to its present phase.
 func movesBytes(m *api.Migration) bool {
 	return !m.State.Final() && slices.Contains([]string{"clone", "offload", "copy", "flush", "verify", "fold", "copying"}, m.Phase)
 }

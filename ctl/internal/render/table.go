@@ -114,8 +114,6 @@ func shortenIDs(rows [][]string) (shortened bool) {
 	return shortened
 }
 
-// distinctPrefix returns the shortest length, at least shortID, that distinguishes all ids: ids of
-// one second begin alike.
 func distinctPrefix(ids map[string]bool) int {
 	for n := shortID; ; n++ {
 		seen := map[string]bool{}

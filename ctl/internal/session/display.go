@@ -13,10 +13,8 @@ import (
 
 // Display shows the progress of one piece of work. It is safe for concurrent use.
 type Display struct {
-	mu sync.Mutex
-	// bar is nil if nothing is drawn.
-	bar *render.Progress
-	// lines receives NDJSON, or is nil.
+	mu     sync.Mutex
+	bar    *render.Progress
 	lines  io.Writer
 	stderr io.Writer
 	shown  api.MigrationState
@@ -83,7 +81,6 @@ func (d *Display) Finish(m *api.Migration) {
 	}
 }
 
-// migrationLine is a line of --progress json: 'migration show -o json' without line breaks.
 type migrationLine struct {
 	SchemaVersion int            `json:"schema_version"`
 	Migration     *api.Migration `json:"migration"`
@@ -95,7 +92,6 @@ func (d *Display) Outage(err error) {
 	d.say(fmt.Sprintf("%s: %v\nWaiting up to %s for it to come back.", Program, err, render.Duration(outageTimeout)))
 }
 
-// say writes a line to stderr; it replaces the bar if there is one.
 func (d *Display) say(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

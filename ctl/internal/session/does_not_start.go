@@ -85,7 +85,6 @@ func (s *Session) notStarted(now unit.State) error {
 	}
 }
 
-// startFailure returns the start failure that ended a watched context, if any.
 func startFailure(ctx context.Context) error {
 	if ctx.Err() == nil || !IsStartFailure(context.Cause(ctx)) {
 		return nil

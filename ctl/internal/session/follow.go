@@ -75,8 +75,7 @@ func (f *Follower) Run(ctx context.Context, since int64, see func(api.Event) boo
 	}
 }
 
-// check handles the end of a stream. An answer that is no outage is final; otherwise Ended
-// decides.
+// check: an answer that is no outage is final; otherwise Ended decides.
 func (f *Follower) check(ctx context.Context, broken error) (over bool, err error) {
 	if broken != nil && !isOutage(broken) {
 		return false, broken

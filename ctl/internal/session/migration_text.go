@@ -112,7 +112,6 @@ func cancelStandingText(m *api.Migration) string {
 	return fmt.Sprintf("Migration %s of volume %s was not cancelled, and is in state %s.\nTry again: %s", m.ID, render.VolumeName(m), m.State, m.CancelAgain())
 }
 
-// cancellingAdvice is StandingText for a migration that is being cancelled.
 func cancellingAdvice(m *api.Migration) string {
 	if m.Stopped() {
 		again, _ := m.Cures()
@@ -130,7 +129,6 @@ func duration(m *api.Migration) time.Duration {
 	return m.FinishedAt.Sub(*m.StartedAt)
 }
 
-// pausedAdvice is StandingText for a move with all guests paused that needs an operator.
 func pausedAdvice(m *api.Migration) string {
 	_, at := m.PausedGoal()
 	again, _ := m.Cures()

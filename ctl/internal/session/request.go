@@ -90,7 +90,6 @@ func List[T any](ctx context.Context, s *Session, route routes.Route[routes.None
 	return things, resp, err
 }
 
-// joinPages returns one answer with the things of several pages, in order, their JSON unchanged.
 func joinPages[T any](route routes.Route[routes.None, []T], pages []Response) (Response, error) {
 	type item struct {
 		thing T
@@ -141,7 +140,7 @@ func Change[In, T any](ctx context.Context, s *Session, route routes.Route[In, T
 	return thing, resp, resp.Decode(route.Noun, thing)
 }
 
-// ShowRetrying is Show for the end of a wait: it tries again while the other side does not answer.
+// ShowRetrying is Show for the end of a wait, and tries again while the other side does not answer.
 func ShowRetrying[T any](ctx context.Context, s *Session, route routes.Route[routes.None, T], refs ...string) (thing *T, resp Response, err error) {
 	err = retryOutage(ctx, func() error {
 		thing, resp, err = Show(ctx, s, route, refs...)

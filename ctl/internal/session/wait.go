@@ -17,8 +17,7 @@ import (
 type Work struct {
 	Op        api.Op
 	Migration *api.Migration
-	// cancels reports that the request was a cancel of the migration.
-	cancels bool
+	cancels   bool
 }
 
 // Perform sends a change and awaits the work that it starts. The answer then has the op and its
@@ -156,8 +155,6 @@ func (s *Session) readEnd(ctx context.Context, w *Work) (Response, error) {
 	return resp.With("migration", moveResp.Members["migration"]), nil
 }
 
-// beingCancelled reports whether the op ended because its migration is cancelled, which the
-// migration shows a moment later.
 func (w Work) beingCancelled() bool {
 	return w.Op.Error != nil && w.Op.Error.Details["state"] == string(api.MigrationCancelling) && !w.Migration.State.Final()
 }

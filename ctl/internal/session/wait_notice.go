@@ -73,7 +73,6 @@ func (n *waitNotice) update(op *api.Op, now time.Time) {
 	n.say(fmt.Sprintf("Waiting for %s (%s)%s", what, render.Duration(elapsed.Truncate(time.Second)), rest))
 }
 
-// waitReason describes the reason of an op's wait, or "".
 func waitReason(op *api.Op) string {
 	switch op.WaitingFor {
 	case "registry":

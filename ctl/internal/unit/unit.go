@@ -42,7 +42,6 @@ func Show(ctx context.Context, name string) (State, error) {
 	return read(string(out)), nil
 }
 
-// read parses the output of systemctl show. It ignores unknown properties.
 func read(text string) State {
 	values := map[string]string{}
 	for line := range strings.Lines(text) {

@@ -121,7 +121,6 @@ func (a *admission) only(next http.Handler) http.Handler {
 	})
 }
 
-// withKey makes next answer only the page's own scripts.
 func (a *admission) withKey(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !equal(r.Header.Get(keyHeader), a.key) {

@@ -37,8 +37,8 @@ var (
 	saysBusy = []int{26, 27}
 )
 
-// errUnclear reports that the target's state is unknown: its session was lost, or the kernel gave
-// the command up. The connector then does not answer.
+// errUnclear: the session was lost, or the kernel gave the command up. The connector then does not
+// answer.
 var errUnclear = errors.New("the target has not answered")
 
 const copyTries = 3

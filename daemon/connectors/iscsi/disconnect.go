@@ -141,7 +141,6 @@ func (i iscsi) removeMaps(ctx context.Context, devices []string) (kept []string,
 	return kept, nil
 }
 
-// pathsOf returns a map's paths among devices, and whether it has other existing paths.
 func (i iscsi) pathsOf(m string, devices []string) (ours []string, others bool, err error) {
 	disks, err := i.Slaves(m)
 	for _, d := range disks {
@@ -180,7 +179,6 @@ func (i iscsi) removePaths(ctx context.Context, disks []string) error {
 	return nil
 }
 
-// removeDisks removes paths, and keeps the sessions.
 func (i iscsi) removeDisks(disks []string) error {
 	for _, d := range disks {
 		if err := i.flush(i.Path(d)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -193,7 +191,7 @@ func (i iscsi) removeDisks(disks []string) error {
 	return nil
 }
 
-// logout ends sessions. The caller checks whether they have ended.
+// logout: the caller checks whether the sessions have ended.
 func (i iscsi) logout(ctx context.Context, sessions []session) {
 	for _, s := range sessions {
 		if _, err := i.run(ctx, "iscsiadm", "--mode", "session", "--sid", s.id, "--logout"); err != nil {

@@ -85,7 +85,6 @@ func (l lvm) groupOf(ctx context.Context, p place) (own group, warning string, e
 	return own, warning, nil
 }
 
-// within runs a command that sees only the devices of a group.
 func (l lvm) within(ctx context.Context, g group, command string, args ...string) ([]byte, error) {
 	return l.run(ctx, append([]string{command, "--devices", strings.Join(g.devices, ",")}, args...)...)
 }

@@ -125,7 +125,6 @@ func (r *report) checkSize(bytes int64) error {
 	return nil
 }
 
-// identity returns the UUID that the device mapper has for a volume.
 func (v *logical) identity() string {
 	return "LVM-" + strings.ReplaceAll(v.GroupUUID+v.UUID, "-", "")
 }

@@ -155,7 +155,6 @@ func (n nvme) shows(ctx context.Context, p place, volume string) (*namespace, er
 	return nil, n.absent(p, volume)
 }
 
-// disconnect removes a volume's mark, and with the last volume ends the session.
 func (n nvme) disconnect(ctx context.Context, p place, marks *target.Marks, in connector.Request) error {
 	s, err := n.read(p)
 	if err != nil {

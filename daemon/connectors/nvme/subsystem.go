@@ -44,7 +44,6 @@ func placeOf(options map[string]string) (place, error) {
 	return p, err
 }
 
-// subsystem is the kernel's data about a subsystem; its controllers are the paths to it.
 type subsystem struct {
 	controllers []controller
 	namespaces  []namespace

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// migrationAPI answers the requests about migrations.
 type migrationAPI struct {
 	moves    *migrate.Manager
 	registry Registry

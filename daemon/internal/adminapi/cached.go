@@ -19,7 +19,6 @@ import (
 
 type cached[Out any] func(v *uplink.View, q question) (Out, error)
 
-// question is a read; ref is the name or id in the path, or empty.
 type question struct {
 	noun, ref string
 	query     url.Values
@@ -89,8 +88,7 @@ func asMoved(v uplink.View, moved map[string]api.Location) uplink.View {
 	return v
 }
 
-// letGo returns the view with the queued attachments as detaching: only their release at the
-// registry is missing.
+// letGo shows the queued attachments as detaching: only their release at the registry is missing.
 func letGo(v uplink.View, queued []api.Attachment) uplink.View {
 	if len(queued) == 0 {
 		return v
@@ -115,7 +113,6 @@ func all[T any](of func(*uplink.View) []T) cached[[]T] {
 	return func(v *uplink.View, _ question) ([]T, error) { return append([]T{}, of(v)...), nil }
 }
 
-// one returns a lookup by id, name, or the beginning of an id.
 func one[T any](of func(*uplink.View) []T, called func(*T) (id, name string)) cached[T] {
 	return func(v *uplink.View, q question) (T, error) { return find(q.noun, q.ref, of(v), called) }
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// whoAsks returns the caller at the socket.
 func whoAsks(ctx context.Context) string {
 	if peer, ok := httpjson.PeerOf(ctx); ok {
 		return peer.String()

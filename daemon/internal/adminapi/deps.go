@@ -20,7 +20,6 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// program is the name of this program.
 const program = "volferryd"
 
 // Registry is the part of the registry's API that handlers call. Other requests are passed on
@@ -47,8 +46,7 @@ type Deps struct {
 	Adopter     *instance.Adopter
 	Registry    Registry
 	// RegistryProxy passes requests on to the registry.
-	RegistryProxy http.Handler
-	// RegistryAddress is the registry's address in the form of the option --socket.
+	RegistryProxy   http.Handler
 	RegistryAddress string
 	// CheckRegistry, if not nil, refuses requests that need features which the registry lacks.
 	// Peer, if not nil, returns the registry's announcement.

@@ -16,7 +16,6 @@ import (
 
 type handler = httpjson.Handler
 
-// answer serves a route with look's answer.
 func answer[In, Out any](route routes.Route[In, Out], look func(*http.Request, In) (Out, error)) httpjson.Route {
 	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
 		in, err := route.Decode(r)
@@ -79,7 +78,6 @@ func opID(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// begun answers with the op of a request, its object, and more nouns.
 func begun[In, Out any](ops *opAPI, route routes.Route[In, Out], w http.ResponseWriter, r *http.Request, opID string, out Out, more ...httpjson.Noun) error {
 	o, err := ops.requested(r.Context(), opID)
 	if err != nil {
@@ -89,7 +87,6 @@ func begun[In, Out any](ops *opAPI, route routes.Route[In, Out], w http.Response
 	return httpjson.WriteAll(w, http.StatusAccepted, nouns...)
 }
 
-// forced returns the query parameter force.
 func forced(r *http.Request) (bool, error) {
 	q := r.URL.Query()
 	if !q.Has("force") {

@@ -18,7 +18,6 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// instanceAPI answers the requests about instances.
 type instanceAPI struct {
 	instances *instance.Manager
 	adopter   *instance.Adopter
@@ -98,8 +97,6 @@ func (s *instanceAPI) noteAsked(ctx context.Context, e api.EventPost) (end func(
 	}
 }
 
-// unshelve brings the instance to this host. For another host it passes the call on to the
-// registry.
 func (s *instanceAPI) unshelve(w http.ResponseWriter, r *http.Request) error {
 	var in api.InstanceUnshelve
 	r, err := decodeAndKeep(r, &in)

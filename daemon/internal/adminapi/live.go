@@ -27,7 +27,6 @@ func (s *Server) liveRoutes() []httpjson.Route {
 	}
 }
 
-// live begins this host's next part, and answers with its op.
 func live[In any](s *Server, route routes.Route[In, api.Op], volume func(In) api.LiveVolume) httpjson.Route {
 	return do(route, http.StatusAccepted, func(ctx context.Context, opID, migration string, in In) (api.Op, error) {
 		if err := checkNamed(volume(in).MigrationID, migration); err != nil {

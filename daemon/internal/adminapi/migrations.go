@@ -62,7 +62,6 @@ func (s *migrationAPI) start(w http.ResponseWriter, r *http.Request, volumeID st
 
 type call func(context.Context, migrate.Call) (api.Migration, string, error)
 
-// onMigration makes the call on the migration that find returns.
 func onMigration[In any](s *migrationAPI, route routes.Route[In, api.Migration], find func(*http.Request, In) (migrate.Call, error), do call) httpjson.Route {
 	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
 		in, err := route.Decode(r)
@@ -98,8 +97,7 @@ func (s *migrationAPI) byAttachments(r *http.Request, in api.MigrationComplete) 
 	return migrate.Call{Subject: subject, DstAttachmentID: in.DstAttachmentID}, err
 }
 
-// byMigration returns the call for a migration that is named by its own id. A complete needs no
-// destination then.
+// byMigration is for a migration that is named by its own id. A complete needs no destination then.
 func (s *migrationAPI) byMigration(r *http.Request, _ routes.None) (migrate.Call, error) {
 	m, err := s.moves.Resolve(r.Context(), r.PathValue("migration"))
 	return migrate.Call{Subject: m.ID, DstAttachmentID: m.DstAttachmentID}, err

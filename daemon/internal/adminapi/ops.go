@@ -23,12 +23,10 @@ import (
 // place (uplink).
 const mostOpWaits = 12
 
-// opAPI answers the requests about ops.
 type opAPI struct {
 	runner     *op.Runner
 	migrations *migrate.Manager
-	// waits counts the callers that wait for the end of an op.
-	waits *atomic.Int64
+	waits      *atomic.Int64
 }
 
 func (s *opAPI) show(r *http.Request, _ routes.None) (api.Op, error) {
@@ -53,7 +51,6 @@ func (s *opAPI) show(r *http.Request, _ routes.None) (api.Op, error) {
 func (s *opAPI) awaitEnd(ctx context.Context, wait time.Duration, o api.Op) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	// The caller reads the op again, so the result does not matter.
 	if o.MigrationID != "" {
 		_, _ = s.migrations.Await(ctx, o.ID)
 	} else {
@@ -78,7 +75,6 @@ func (s *opAPI) requested(ctx context.Context, opID string) (api.Op, error) {
 	return out, nil
 }
 
-// render returns the API's document of one op of any kind.
 func render(st *op.Status) (out api.Op) {
 	if migrate.Owns(st.Op.Kind) {
 		out = migrate.RenderOp(st)
@@ -89,7 +85,6 @@ func render(st *op.Status) (out api.Op) {
 	return out
 }
 
-// list returns the unfinished ops of this host, of every kind and state, oldest first.
 func (s *opAPI) list(*http.Request, routes.None) ([]api.Op, error) { return OpenOps(s.runner), nil }
 
 // OpenOps returns the unfinished ops of a runner, of every kind, oldest first.

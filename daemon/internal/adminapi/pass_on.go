@@ -25,7 +25,6 @@ type taskKey struct{}
 
 func asTask(ctx context.Context) context.Context { return context.WithValue(ctx, taskKey{}, true) }
 
-// passing passes calls on to the registry.
 type passing struct {
 	registry Registry
 	proxy    http.Handler
@@ -67,7 +66,6 @@ func (s *passing) onShelf(ctx context.Context, opID, instance string) bool {
 	return err == nil && inst.State == api.InstanceShelvedOffloaded
 }
 
-// ofShelf is onShelf for the instance of an attachment.
 func (s *passing) ofShelf(ctx context.Context, opID, attachment string) bool {
 	if s.begunHere(ctx, opID) {
 		return false

@@ -47,7 +47,6 @@ func remembered[Out any](s *Server, route routes.Route[routes.None, Out], lookup
 // readTimeout bounds how long a read waits for the registry before the last view answers it.
 const readTimeout = 5 * time.Second
 
-// held is an answer that can be replaced if the registry does not answer.
 type held struct {
 	http.ResponseWriter
 	away bool

@@ -154,7 +154,6 @@ func (s *Server) pauseAllRoutes() []httpjson.Route {
 	}
 }
 
-// rememberedRoutes are the reads that this host can answer for a silent registry.
 func (s *Server) rememberedRoutes() []httpjson.Route {
 	passing := s.passing()
 	return []httpjson.Route{

@@ -16,8 +16,7 @@ type Server struct {
 	Deps
 	tasksOnce    sync.Once
 	tasksHandler http.Handler
-	// opWaits counts the callers that wait for an op.
-	opWaits atomic.Int64
+	opWaits      atomic.Int64
 }
 
 // New returns a daemon's API.

@@ -17,7 +17,6 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// statusAPI answers the request for the status of this host.
 type statusAPI struct {
 	Deps
 	migrations *migrationAPI
@@ -137,7 +136,6 @@ func (s *statusAPI) tasksPart() api.Check {
 	return api.Check{Name: "tasks", Status: "ok", Message: fmt.Sprintf("%d at work for the registry", s.Uplink.TasksRunning())}
 }
 
-// releasesPart reports volumes that were detached while the registry did not answer.
 func (s *statusAPI) releasesPart() api.Check {
 	const name = "releases"
 	queued := s.Attachments.Queued()
@@ -155,7 +153,6 @@ func (s *statusAPI) releasesPart() api.Check {
 	}
 }
 
-// instancesPart reports changed instances.
 func (s *statusAPI) instancesPart() api.Check {
 	const name = "domains"
 	notes := s.Uplink.Notes()
@@ -185,7 +182,6 @@ func (s *statusAPI) runningElsewhere() []uplink.Note {
 	})
 }
 
-// chainsPart reports moving disks with chains that another program has changed.
 func (s *statusAPI) chainsPart() api.Check {
 	problems := s.Migrations.Monitor.ChainProblems()
 	found := make([]api.ChainProblem, len(problems))

@@ -17,8 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// checkLocation refuses an image that contradicts the registry, or has another user on this host,
-// with errors typed for the runner.
+// checkLocation refuses an image that contradicts the registry, or has another user on this host.
 func (e *env) checkLocation(ctx context.Context, in *input) error {
 	if err := e.rules.CheckLocation(ctx, e.HV, in.Location, "cannot attach volume "+in.VolumeName); err != nil {
 		return request.HV(err)
@@ -93,7 +92,7 @@ func (e *env) checkOpens(ctx context.Context, in *input) error {
 }
 
 // qemuUser returns the user of the guest's QEMU, or of the future QEMU of a shelved_offloaded
-// instance, with errors typed for the runner.
+// instance.
 func (e *env) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, confined bool, err error) {
 	user, confined, err = hv.ConfinedUser(ctx, e.HV, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
@@ -130,7 +129,6 @@ type user struct {
 	disk                 hv.Disk
 }
 
-// users returns the disks, live and defined, of this host's domains that name the image at path.
 func (e *env) users(ctx context.Context, path string) ([]user, error) {
 	doms, err := e.HV.Domains(ctx)
 	if err != nil {
@@ -169,8 +167,6 @@ func (e *env) notUnderAnotherID(ctx context.Context, in *input, verdict string) 
 	return nil
 }
 
-// checkUsers refuses an image with another user on this host than attachments of the same
-// multiattach volume.
 func (e *env) checkUsers(ctx context.Context, in *input) error {
 	inUse := func(who string) error {
 		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: %s is in use: %s", in.VolumeName, in.Location.Path, who)
@@ -230,8 +226,6 @@ func (e *env) clientsBeside(ctx context.Context, in *input) (least, most int, er
 	return least, least + most, err
 }
 
-// checkDomain refuses an instance with disks that may not be changed now. verdict begins the
-// error, as in "cannot attach volume x".
 func checkDomain(verdict string, dom *hv.Domain) error {
 	switch {
 	case !dom.Persistent:

@@ -232,7 +232,6 @@ func (m *Manager) decideDelete(ctx context.Context, ref string) (input, error) {
 	return in, in.stillThere(v)
 }
 
-// describe returns the input of an op that ends an attachment, and its domain, or nil.
 func (m *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, error) {
 	host, err := m.host(ctx)
 	if err != nil {
@@ -257,7 +256,6 @@ func (m *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, err
 	return in, dom, nil
 }
 
-// decideDetachRoot determines whether the attachment is a root, and checks a root.
 func (m *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom *hv.Domain) error {
 	in.Root = api.IsRoot(f.BootIndex)
 	inst, known, err := m.instanceOf(ctx, f, in.Root)

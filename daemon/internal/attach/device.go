@@ -38,7 +38,6 @@ func chooseDevice(asked string, dom *hv.Domain, inst api.Instance, root *hv.Disk
 	return asked, nil
 }
 
-// letters counts a, b, ... z, aa, ab, ... as Linux names disks.
 func letters(n int) string {
 	const alphabet = 26
 	if n < alphabet {

@@ -35,7 +35,6 @@ type env struct {
 	log           *slog.Logger
 }
 
-// queued returns the inputs of the queued releases.
 func (e *env) queued() []input {
 	var out []input
 	for _, st := range e.runner.Active() {

@@ -13,7 +13,6 @@ import (
 const (
 	kindAttach = "attachment_attach"
 	kindDetach = "attachment_detach"
-	// kindDelete ends an attachment without a guest's disk.
 	kindDelete = "attachment_delete"
 	// kindRelease is a queued release, which waits for the registry.
 	kindRelease = "attachment_release"
@@ -29,7 +28,6 @@ var kinds = []string{
 	kindAttach, kindDetach, kindDelete, kindRelease, kindRestore, kindAttachRoot, kindDetachRoot, kindDeleteRoot,
 }
 
-// kindFor returns the given kind, or its variant for root volumes.
 func kindFor(kind string, root bool) string {
 	if !root {
 		return kind
@@ -55,7 +53,6 @@ const (
 	stepNameRelease      = "release"
 )
 
-// input is the input of every op of an attachment.
 type input struct {
 	AttachmentID string `json:"attachment_id"`
 	VolumeID     string `json:"volume_id"`
@@ -75,16 +72,14 @@ type input struct {
 	// WasRoot: a data volume was last the instance's root.
 	WasRoot bool `json:"was_root,omitempty"`
 
-	// The op's fencing tokens.
 	Host       string `json:"host"`
 	HostName   string `json:"host_name"`
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
 
-	// From is the registry's state of an attachment that is to end. It is empty in an attach.
-	From api.AttachmentState `json:"from,omitempty"`
-	// Force ignores the state of the attachment.
-	Force bool `json:"force,omitempty"`
+	// From is the registry's state of an attachment that is to end.
+	From  api.AttachmentState `json:"from,omitempty"`
+	Force bool                `json:"force,omitempty"`
 	// Request is the id of the caller's op, in an op that follows it.
 	Request string `json:"request,omitempty"`
 	request.Body

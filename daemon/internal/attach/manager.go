@@ -14,7 +14,6 @@ import (
 
 // Config has the operator's settings for attachments.
 type Config struct {
-	// Rules limit the places of attached volumes outside pools.
 	Rules location.Rules
 	// UnplugTimeout bounds a running guest's release of a disk, before it keeps the disk. 0 is
 	// DefaultUnplugTimeout.

@@ -33,7 +33,7 @@ type PendingUnplugs struct {
 
 type pendingUnplug struct {
 	input
-	// asked is the process that has not answered; zero if none was asked.
+	// asked is the process that has not answered.
 	asked process
 }
 
@@ -62,7 +62,7 @@ func (p *PendingUnplugs) processOf(v *view) process { return process{Boot: p.boo
 func (p *PendingUnplugs) add(in *input, asked process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	asked = cmp.Or(asked, p.all[in.AttachmentID].asked) // by an earlier detach
+	asked = cmp.Or(asked, p.all[in.AttachmentID].asked)
 	p.all[in.AttachmentID] = pendingUnplug{*in, asked}
 }
 

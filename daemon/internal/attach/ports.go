@@ -60,7 +60,7 @@ type Images interface {
 	// MayOpen returns an *image.OpenError if a process of this user cannot open an image. No
 	// process may have it open.
 	MayOpen(user hv.ProcessUser, path string) error
-	// Connect drops cached pages of an image for a guest of this host.
+	// Connect drops cached pages of an image.
 	Connect(ctx context.Context, path string) error
 	// Disconnect is called when the last guest of this host has released the image. It writes all
 	// cached pages to stable storage. A missing or broken image is no error.

@@ -26,8 +26,7 @@ func (e *env) inState(states ...api.AttachmentState) op.ObserveFunc[input] {
 	}
 }
 
-// transition requests a change of state. The call's op id has op and request, so that a repeated
-// call gets the same answer.
+// transition: the call's op id has op and request, so that a repeated call gets the same answer.
 func (e *env) transition(ctx context.Context, r *op.Run, in *input, what string, to api.AttachmentState, from ...api.AttachmentState) error {
 	return e.transitionIn(ctx, r, in, in.Epoch, what, to, from...)
 }
@@ -39,8 +38,7 @@ func (e *env) transitionIn(ctx context.Context, r *op.Run, in *input, epoch int6
 	return request.Registry(err)
 }
 
-// row reads the attachment from the registry, with errors typed for the runner. Another host's
-// attachment counts as not found.
+// row: another host's attachment counts as not found.
 func (e *env) row(ctx context.Context, in *input) (att api.Attachment, found bool, err error) {
 	att, err = e.Registry.Attachment(ctx, in.AttachmentID)
 	if request.Lost(err) {
@@ -49,7 +47,6 @@ func (e *env) row(ctx context.Context, in *input) (att api.Attachment, found boo
 	return att, err == nil, request.Registry(err)
 }
 
-// giveBack releases an attachment that nothing on this host uses.
 func (e *env) giveBack(ctx context.Context, r *op.Run, in *input, what string, force bool) error {
 	slot, err := in.slotKept(r)
 	if err != nil {
@@ -63,7 +60,6 @@ func (e *env) giveBack(ctx context.Context, r *op.Run, in *input, what string, f
 	})
 }
 
-// asOfNow is request.AsOfNow for the attachment.
 func (e *env) asOfNow(ctx context.Context, in *input, say func(epoch int64, again string) error) error {
 	now := func() (int64, error) {
 		h, err := e.host(ctx)

@@ -49,7 +49,6 @@ var firstSteps = map[string][]string{
 	kindDeleteRoot: {stepNameAbsent},
 }
 
-// doing describes an op for a caller who cannot wait.
 func (in *input) doing(kind string) string {
 	what := "attached to"
 	if kind != kindAttach {

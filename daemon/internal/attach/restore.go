@@ -53,7 +53,7 @@ func (m *Manager) restoreUnplugged(ctx context.Context) {
 		case v.dom == nil || l.asked == (process{}) && !v.active && !v.saved:
 			pending.drop(in.AttachmentID)
 			continue
-		case l.asked != (process{}) && pending.isOver(&l, v): // with the process its requests are gone
+		case l.asked != (process{}) && pending.isOver(&l, v): // its requests ended with the process
 			if err := pending.end(ctx, &l); err != nil {
 				m.env.log.Warn("the journal does not take that an unplug is over", "instance", in.InstanceName, "device", in.Device, "err", err)
 			}

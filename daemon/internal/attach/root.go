@@ -18,7 +18,6 @@ import (
 // A root volume is attached and detached only while its instance is off. A guard prevents starts
 // while its slot is empty.
 
-// rootChange is a change of a root slot, for its refusal.
 type rootChange struct {
 	code    api.Code
 	verdict string // formatted with the volume and the instance
@@ -33,7 +32,6 @@ func (in *input) cannot(what rootChange) string {
 	return fmt.Sprintf(what.verdict, in.VolumeName, in.InstanceName)
 }
 
-// off refuses a root's change of an instance that is not off.
 func (in *input) off(what rootChange, dom *hv.Domain) error {
 	switch {
 	case dom == nil:
@@ -60,7 +58,6 @@ func (in *input) onShelf(what rootChange, inst api.Instance) error {
 	return api.Errorf(what.code, "%s: it is %s; `%s` first", in.cannot(what), inst.State, shell.Line("volferryctl", "instance", "unshelve", inst.Name)).With("state", inst.State)
 }
 
-// checkLocked refuses a locked instance. verdict begins the error, as in "cannot attach volume x".
 func checkLocked(verdict string, inst api.Instance) error {
 	switch {
 	case !inst.Locked:
@@ -123,7 +120,6 @@ func (e *env) volumeName(ctx context.Context, id string) string {
 	return vol.Name
 }
 
-// placeFree refuses a guest's address that another disk uses.
 func (in *input) placeFree(dom *hv.Domain, was *hv.Disk) error {
 	i := slices.IndexFunc(dom.Config, func(d hv.Disk) bool { return d.SamePlace(was) })
 	if i < 0 {

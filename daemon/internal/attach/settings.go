@@ -47,7 +47,6 @@ func freeAgain(device string, dom *hv.Domain, inst api.Instance, root *hv.Disk) 
 		(s == nil || (s.VolumeID == nil && s.Note == "" && !api.IsRoot(s.BootIndex)))
 }
 
-// comesBackWhole refuses to define the earlier disk without a part of it.
 func (e *env) comesBackWhole(in *input) error {
 	was, err := e.slotDisk(in)
 	if err != nil {

@@ -16,10 +16,9 @@ import (
 // remembered is the disk's definition before the detach, for an exact restore; empty without a
 // disk.
 type remembered struct {
-	Config string `json:"config,omitempty"`
-	Live   string `json:"live,omitempty"`
-	// SerialOfVolume: the disk's serial was its volume's id.
-	SerialOfVolume bool `json:"serial_of_volume,omitempty"`
+	Config         string `json:"config,omitempty"`
+	Live           string `json:"live,omitempty"`
+	SerialOfVolume bool   `json:"serial_of_volume,omitempty"`
 }
 
 // keptSlots returns the recorded disks of the instance's other empty slots, for later volumes. A
@@ -45,12 +44,10 @@ func (e *env) keptSlots(ctx context.Context, in *input) ([]string, error) {
 	return kept, nil
 }
 
-// slotDisk returns the recorded disk of a root volume's slot, or nil.
 func (e *env) slotDisk(in *input) (*hv.Disk, error) {
 	return e.diskOf(in.Slot, in.Device, in.InstanceName)
 }
 
-// rootAway returns the recorded disk of an instance's empty root slot, or nil.
 func (e *env) rootAway(inst api.Instance) (*hv.Disk, error) {
 	s := inst.RootSlot()
 	if s == nil || s.VolumeID != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // stands makes an op wait for the operator because another program has changed its disk, with the
-// commands that end the op. toBe is whether the disk must be present or absent.
+// commands that end the op.
 func (in *input) stands(v *view, toBe place) error {
 	return op.UnknownOutcome(in.withCommands(in.changed(v), in.mend(v, toBe)))
 }
@@ -30,8 +30,6 @@ func (in *input) withCommands(err *api.Error, mend []string) *api.Error {
 	return err
 }
 
-// again returns the command that continues the op. Only a detach has the attachment's state in
-// From.
 func (in *input) again() string {
 	if in.From == "" {
 		return shell.AttachVolume(in.VolumeName, in.InstanceName, in.Device, in.Root, in.Mode == api.ModeRO)

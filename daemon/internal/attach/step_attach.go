@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// attachSteps give a domain the disk.
 type attachSteps struct{ *env }
 
 // stepAttachConfig adds the disk to the persistent definition, before the hotplug: so libvirt
@@ -65,7 +64,7 @@ func (e attachSteps) stepAttachConfig() op.Step {
 }
 
 // define adds the disk to the definition. A returning data disk gets its earlier address unless
-// another disk uses it: the settings are its owner's, but the address was libvirt's choice.
+// another disk uses it.
 func (e attachSteps) define(ctx context.Context, in *input, dom *hv.Domain, disk hv.DiskSpec) error {
 	if disk.Slot == "" || in.Root {
 		return e.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
@@ -89,7 +88,6 @@ type namedNote struct {
 	Named bool `json:"named"`
 }
 
-// seenWithout returns nil if the definition was read without the disk.
 func (e attachSteps) seenWithout(ctx context.Context, in *input) error {
 	v, err := e.sure(ctx, in)
 	if err == nil && v.config != absent {
@@ -98,8 +96,6 @@ func (e attachSteps) seenWithout(ctx context.Context, in *input) error {
 	return err
 }
 
-// disk returns the attachment's disk. A root volume, and a returning volume, gets the recorded
-// disk.
 func (in *input) disk() hv.DiskSpec {
 	spec := diskspec.New(in.VolumeID, in.DiskAttachment, in.Shareable, in.chain(), in.Slot)
 	switch {
@@ -244,7 +240,6 @@ func (e attachSteps) takeBack(ctx context.Context, in *input, plugged bool) erro
 	return nil
 }
 
-// stepVerify checks the domain's resulting disk.
 func (e attachSteps) stepVerify() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		was, err := e.slotDisk(in)

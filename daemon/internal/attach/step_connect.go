@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// connectSteps connect this host to a volume's storage, and disconnect it.
 type connectSteps struct{ *env }
 
 // stepConnect prepares the location on this host and checks it again: only now can no other user
@@ -39,7 +38,6 @@ func (e connectSteps) connectDevice(ctx context.Context, in *input) error {
 	return request.HV(location.Connect(ctx, e.HV, in.Location.Path, "cannot attach volume "+in.VolumeName))
 }
 
-// stepDisconnect ends the use of the location on this host, unless another attachment needs it.
 func (e connectSteps) stepDisconnect() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.disconnect(ctx, in, func(in *input, why error) { e.auditNotStored(r.OpID(), in, why) })
@@ -84,8 +82,7 @@ func (e connectSteps) logNotStored(in *input, why error) {
 	e.log.Error("a volume that is disconnected may lack what its guest wrote last, if it had one", "volume", in.VolumeID, "instance", in.InstanceName, "err", why)
 }
 
-// auditNotStored records in the audit trail that a volume may lack its guest's last writes, because
-// otherwise only the log has that.
+// auditNotStored: otherwise only the log has that.
 func (e connectSteps) auditNotStored(opID string, in *input, why error) {
 	e.logNotStored(in, why)
 	if e.Audit == nil {

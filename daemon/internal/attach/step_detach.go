@@ -24,7 +24,6 @@ type beginNote struct {
 	Skipped bool `json:"skipped,omitempty"`
 }
 
-// detachSteps take the disk from a domain.
 type detachSteps struct{ *env }
 
 // stepBegin reports the detach to the registry, so that no migration of the volume begins. If the
@@ -131,7 +130,6 @@ func (e *env) notMoving(ctx context.Context, in *input) error {
 	return nil
 }
 
-// stepRemember records the disk before its removal.
 func (e detachSteps) stepRemember() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
@@ -248,7 +246,6 @@ func (e detachSteps) stepDetachConfig() op.Step {
 	return step(stepNameDetachConfig, do, undo, observe)
 }
 
-// putBack restores the disk exactly as recorded.
 func (e detachSteps) putBack(ctx context.Context, r *op.Run, in *input, where hv.Where) error {
 	var kept remembered
 	if _, err := r.Output(stepNameRemember, &kept); err != nil {
@@ -323,7 +320,6 @@ func (e detachSteps) stepDetachLive() op.Step {
 	return step(stepNameDetachLive, do, undo, observe)
 }
 
-// lookGone reads the domain, and reports whether the guest was seen without the disk before.
 func (e detachSteps) lookGone(ctx context.Context, r *op.Run, in *input) (*view, bool, error) {
 	var note unplugNote
 	last := stepNameDetachLive

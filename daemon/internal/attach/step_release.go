@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// released is a release's note and output.
 type released struct {
 	// Queued: the registry was silent. A separate op informs it, without blocking other ops.
 	Queued bool `json:"queued,omitempty"`
@@ -24,7 +23,6 @@ type released struct {
 	Lost bool `json:"lost,omitempty"`
 }
 
-// releaseSteps release an attachment at the registry.
 type releaseSteps struct{ *env }
 
 // stepRelease releases the volume, after a last check that the domain is without it.
@@ -83,7 +81,6 @@ func overlooks(r *op.Run, in *input) (bool, error) {
 	return in.Force || note.Skipped, err
 }
 
-// queueRelease hands the release to a separate op.
 func (e releaseSteps) queueRelease(ctx context.Context, r *op.Run, in *input, force bool) error {
 	slot, err := in.slotKept(r)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// reserveSteps reserve an attachment, and tell the registry its state.
 type reserveSteps struct{ *env }
 
 // stepReserve reserves the volume for the instance: the registry checks the site's rules, and gives

@@ -36,7 +36,6 @@ func (e rootSteps) stepGuard() op.Step {
 	return step(stepNameGuard, do, undo, e.guarded(true))
 }
 
-// stepUnguard permits starts again: the instance has its root volume.
 func (e rootSteps) stepUnguard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *input) error {
 		return e.Guards.Clear(in.InstanceID, guard.OwnerRoot)
@@ -44,7 +43,6 @@ func (e rootSteps) stepUnguard() op.Step {
 	return step("unguard", do, nil, e.guarded(false))
 }
 
-// guarded observes whether the guard exists, as wanted.
 func (e rootSteps) guarded(want bool) op.ObserveFunc[input] {
 	return func(_ context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		has, err := e.Guards.Has(in.InstanceID, guard.OwnerRoot)
@@ -105,8 +103,7 @@ func (e rootSteps) stepVerifyRoot() op.Step {
 	return step(stepNameVerify, do, nil, nil)
 }
 
-// asInSlot returns an error unless the definition has the wanted disk, which looks to the guest
-// like the previous one.
+// asInSlot: the disk must look to the guest like the previous one.
 func (in *input) asInSlot(v *view, was *hv.Disk) error {
 	d := v.configDisk
 	if err := in.isWanted(d, "its definition", serialOf(in, was)); err != nil {

@@ -15,8 +15,7 @@ import (
 
 const (
 	// askEvery is the interval of requests to a guest: a booting guest may ignore the first.
-	askEvery = 5 * time.Second
-	// lookEvery is the interval of reads without an event.
+	askEvery  = 5 * time.Second
 	lookEvery = time.Second
 )
 
@@ -27,8 +26,8 @@ func (e *env) unplug(ctx context.Context, in *input) error {
 	return e.unplugAfter(ctx, in, func(*view) error { return nil })
 }
 
-// unplugAfter is unplug, and calls asking before the first request to a process; after its error
-// there is no request.
+// unplugAfter calls asking before the first request to a process; after its error there is no
+// request.
 func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -80,7 +79,7 @@ func answers(v *view) bool {
 	return v.dom.State == hv.StateRunning || (v.dom.State == hv.StatePaused && v.liveDisk.Bus == "scsi")
 }
 
-// ask sends one request. After a refusal the next request may succeed.
+// ask: after a refusal the next request may succeed.
 func (e *env) ask(ctx context.Context, in *input) (refusal, err error) {
 	err = e.HV.DetachDisk(ctx, in.InstanceID, hv.Live, in.Device)
 	switch {

@@ -17,7 +17,6 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// place is a domain's use of an attachment's image.
 type place string
 
 // The places. Odd is a use that no step creates or touches: the image at another target, under
@@ -120,8 +119,6 @@ func (in *input) displacedIn(disks []hv.Disk) (*hv.Disk, error) {
 	return nil, nil
 }
 
-// onItsImage refuses to end an attachment with its disk on another image. verdict begins the
-// error, as in "cannot detach volume x".
 func (in *input) onItsImage(verdict string, v *view) error {
 	if v.displaced == nil {
 		return nil

@@ -9,7 +9,6 @@ import (
 
 const waitGuest = "guest"
 
-// waits describes the thing that an attachment's op waits for.
 func waits(st op.Status) string {
 	switch {
 	case st.Waiting == waitGuest, st.State == op.StateUndoing && st.Step == stepNameAttachLive: // the step may be asking once more

@@ -50,5 +50,4 @@ func (in *input) disagree(open bool) *api.Error {
 		in.InstanceName, libvirt, in.VolumeName, kernel, in.Location.Path)
 }
 
-// look reads the domain, with errors typed for the runner.
 func (e *env) look(ctx context.Context, in *input) (*view, error) { return look(ctx, e.HV, in) }

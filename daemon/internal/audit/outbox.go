@@ -153,7 +153,6 @@ func (o *Outbox) Run(ctx context.Context) error {
 	return nil
 }
 
-// kept is an event and its file.
 type kept struct {
 	file string
 	api.EventPost
@@ -198,8 +197,7 @@ func (o *Outbox) isOpen(file string) bool {
 	return o.open[file] > 0
 }
 
-// postOne posts an event and removes its file. It returns false if the registry may take the event
-// later.
+// postOne returns false if the registry may take the event later.
 func (o *Outbox) postOne(ctx context.Context, k kept) bool {
 	_, err := o.post(ctx, k.OpID+".asked", k.EventPost)
 	switch code := api.CodeOf(err); {

@@ -18,10 +18,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/osthread"
 )
 
-// OutputGrace is how long the outputs of a program that has ended may stay open.
+// OutputGrace is how long the outputs of an ended program may stay open.
 const OutputGrace = 5 * time.Second
 
-// firstFile is the descriptor after stderr.
 const firstFile = 3
 
 // FileName is the path by which a program opens the number-th of the files that it gets: it opens
@@ -85,7 +84,6 @@ func (e StatusError) Error() string {
 	return fmt.Sprintf("exit status %d", status.ExitStatus())
 }
 
-// process is a child of this process.
 type process struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
@@ -130,7 +128,6 @@ func Start(_ context.Context, c Command) (Process, error) {
 	return p, nil
 }
 
-// statusOf is the error of a program that was waited for.
 func statusOf(err error) error {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {

@@ -380,7 +380,6 @@ func (c *Config) CheckSaveDir() error {
 	return onDisk(SaveDir, c.SaveDir, "a reboot would lose what guests that are saved there had in memory; save_dir_in_memory = true allows it")
 }
 
-// onDisk refuses a directory in memory. The directory need not exist.
 func onDisk(key, path, why string) error {
 	dir := path
 	inMemory, err := location.InMemory(dir)

@@ -113,8 +113,8 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 var errTimeout = errors.New("it did not end in time, and was killed")
 
 // Run runs the program at path for one verb. The error is the *Error of its answer, or a
-// *BrokenError. The program has no terminal, no open file, only PATH and LC_ALL in its
-// environment, and its own process group, which is killed with it.
+// *BrokenError. The program has no terminal, no open file, only PATH and LC_ALL in its environment,
+// and its own process group, which is killed with it.
 func Run(ctx context.Context, path string, in Request) (Answer, error) {
 	in.Protocol = Protocol
 	return run(ctx, path, in, Timeout(in.Verb), killGrace)

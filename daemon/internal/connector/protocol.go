@@ -47,10 +47,9 @@ type Request struct {
 	Pool string `json:"pool"`
 	// Options are the pool's options from the daemon's configuration.
 	Options map[string]string `json:"options"`
-	// Volume is the name of a volume in the pool, empty for an inspection of the pool.
-	Volume string `json:"volume,omitempty"`
-	// SizeBytes is the requested size of create and extend.
-	SizeBytes int64 `json:"size_bytes,omitempty"`
+	// Volume is empty for an inspection of the pool.
+	Volume    string `json:"volume,omitempty"`
+	SizeBytes int64  `json:"size_bytes,omitempty"`
 	// Identity is the device that extend, copy, disconnect and delete must change. They refuse
 	// another device with the same name (CodeChanged).
 	Identity string `json:"identity,omitempty"`
@@ -85,9 +84,8 @@ type Pool struct {
 	CapacityBytes int64  `json:"capacity_bytes"`
 	FreeBytes     int64  `json:"free_bytes"`
 	// GranularityBytes: the size of each volume is a multiple of it.
-	GranularityBytes int64 `json:"granularity_bytes"`
-	// Verbs are the verbs of this pool.
-	Verbs []string `json:"verbs"`
+	GranularityBytes int64    `json:"granularity_bytes"`
+	Verbs            []string `json:"verbs"`
 	// Warning is a problem for the operator, though the pool can be used.
 	Warning string `json:"warning,omitempty"`
 }

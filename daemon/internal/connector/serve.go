@@ -53,7 +53,6 @@ func answer(ctx context.Context, stdin io.Reader, handle Handler) Answer {
 	return out
 }
 
-// check refuses a request that no daemon makes.
 func (in Request) check() error {
 	switch {
 	case in.Protocol != Protocol:
@@ -87,7 +86,6 @@ func (in Request) check() error {
 	return nil
 }
 
-// checkCopy refuses a copy without a source, or of a range that the source does not have.
 func (in Request) checkCopy() error {
 	src := in.Source
 	switch {

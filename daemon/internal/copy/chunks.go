@@ -16,8 +16,7 @@ const sampleEvery = 64
 // hash is the XXH3-128 of one chunk.
 type hash = [16]byte
 
-// chunkTable holds the hash of every completed chunk. The table is read when the workers have
-// ended.
+// chunkTable has the hash of every completed chunk. It is read after the workers have ended.
 type chunkTable struct {
 	sizeBytes int64
 	mu        sync.Mutex

@@ -35,7 +35,6 @@ func (s *Spec) clone(src, dst End) (bool, error) {
 	return tryClone(src, dst)
 }
 
-// tryClone clones if the ends support it, and reports whether it did.
 func tryClone(src, dst End) (bool, error) {
 	cloner, ok := dst.(Cloner)
 	if !ok {

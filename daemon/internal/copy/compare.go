@@ -14,7 +14,6 @@ func Compare(ctx context.Context, spec Spec) error {
 	return compare(ctx, &Spec{Src: spec.Src, Dst: spec.Dst, Network: spec.Network, Files: spec.Files, Passphrase: spec.Passphrase, Progress: spec.Progress})
 }
 
-// compare is Compare at the pace of spec.
 func compare(ctx context.Context, spec *Spec) error {
 	if spec.atAddress() {
 		return compareOverlaid(ctx, spec)

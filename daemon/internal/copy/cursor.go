@@ -8,8 +8,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Cursor records the completed parts of a copy, so that another process can continue it: 16 bytes
-// for each chunk with data. It belongs to one dst and one unchanged src; if either may have
+// Cursor records the completed parts of a copy, with 16 bytes for each chunk with data, so that
+// another process can continue it. It belongs to one dst and one unchanged src; if either may have
 // changed, start with an empty cursor. Only one copy at a time may use it.
 type Cursor interface {
 	// Load returns all appended records in order, or nothing.
@@ -27,7 +27,6 @@ const (
 	recordZero  = 'Z'
 )
 
-// beginRecord identifies the copy of a cursor.
 func beginRecord(src, dst string, sizeBytes int64) []byte {
 	b := []byte{recordBegin}
 	b = binary.BigEndian.AppendUint64(b, uint64(sizeBytes))
@@ -81,7 +80,6 @@ func (t *chunkTable) restore(log, begin []byte) (runs []run, found bool) {
 
 const runHeadBytes = 17
 
-// parseRun returns a run and the size of its record, 0 if it is no run record.
 func parseRun(log []byte) (r run, size int) {
 	if len(log) < runHeadBytes || log[0] != recordData && log[0] != recordZero {
 		return run{}, 0

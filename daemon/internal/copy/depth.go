@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// defaultWorkers chunks are in flight: 8 MiB, enough for an array with a latency of
-	// milliseconds, too little to starve a guest.
+	// defaultWorkers keep 8 MiB in flight: enough for an array with a latency of milliseconds, too
+	// little to starve a guest.
 	defaultWorkers = 8
 	maxWorkers     = 16
 
@@ -36,8 +36,8 @@ type depth struct {
 
 	adaptive bool
 	looked   time.Time
-	moved    int64   // bytes since then
-	step     int     // the present or next trial
+	moved    int64 // bytes since then
+	step     int
 	trying   bool    // since the last check
 	before   float64 // the rate before the trial, in bytes per second
 	rest     int     // checks until the next trial

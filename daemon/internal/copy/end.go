@@ -19,8 +19,7 @@ type End interface {
 	Extent(off int64) (until int64, data bool, err error)
 	// Zero makes n bytes from off read as zeros, and frees their space if it can.
 	Zero(off, n int64) error
-	// Flush puts all written data on stable storage. Later reads come from the storage, not a
-	// cache.
+	// Flush puts all written data on stable storage. Later reads come from the storage.
 	Flush() error
 	Close() error
 }

@@ -20,8 +20,7 @@ type exportEnd struct {
 	path string
 }
 
-// openExport opens the image at an address. Reads end with ctx: a silent server does not block a
-// cancel.
+// openExport: reads end with ctx, so that a silent server does not block a cancel.
 func openExport(ctx context.Context, access network.Access, path string, writable bool) (End, error) {
 	export, err := access.Open(ctx, path, writable)
 	if err != nil {
@@ -35,7 +34,7 @@ func openExport(ctx context.Context, access network.Access, path string, writabl
 
 func (e exportEnd) Size() int64 { return e.SizeBytes() }
 
-// Zero requests zeros from the server, or writes them if the server cannot make them.
+// Zero writes zeros if the server cannot make them.
 func (e exportEnd) Zero(off, n int64) error {
 	err := e.ZeroAt(off, n)
 	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, unix.EOPNOTSUPP) {

@@ -17,14 +17,11 @@ import (
 
 // FoldSpec describes the fold of an overlay.
 type FoldSpec struct {
-	// Overlay is the path of the overlay.
 	Overlay string
 	// Into is the target of the fold: raw, at an address, with the overlay's size stated.
-	Into Image
-	// Network reaches the image at the address.
+	Into    Image
 	Network network.Access
-	// Files opens the overlay.
-	Files openfile.Files
+	Files   openfile.Files
 	// OpenEnd opens Into; nil means an NBD client. It exists for ends with faults.
 	OpenEnd OpenEnd
 }

@@ -74,7 +74,6 @@ func NewJobPacer(now time.Time, guest GuestLatency, ok bool, keepShare float64, 
 	return p
 }
 
-// begin measures the guest's latency before the latency limits the job.
 func (p *JobPacer) begin(guest GuestLatency, ok bool) {
 	p.guest.mu.Lock()
 	defer p.guest.mu.Unlock()
@@ -143,7 +142,6 @@ func (p *JobPacer) Look(now time.Time, guest GuestLatency, ok bool, job JobProgr
 	return p.limit
 }
 
-// moved returns the bytes that the job itself copied since the last look.
 func (p *JobPacer) moved(job JobProgress) int64 {
 	if job.Synchronous {
 		return max(0, p.last.Left-job.Left)
@@ -180,14 +178,12 @@ func (p *JobPacer) converging(now time.Time, limit int64) int64 {
 	return limit
 }
 
-// set keeps the last limit if the new one is similar.
 func (p *JobPacer) set(limit int64) {
 	if limit == 0 || p.limit == 0 || float64(limit) > jobLimitStep*float64(p.limit) || jobLimitStep*float64(limit) < float64(p.limit) {
 		p.limit = limit
 	}
 }
 
-// jobLimit converts the allowed bytes in flight to a job's speed; 0 means no limit.
 func (p *GuestPacer) jobLimit() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -72,7 +72,6 @@ func (k *keptBase) spans(skip func(chunk int) bool) iter.Seq2[span, error] {
 	}
 }
 
-// ownUntil is Own for the longest uniform range from off, at most up to end.
 func ownUntil(l Layered, off, end int64) (until int64, own bool, err error) {
 	for until = off; until < end; {
 		next, has, err := l.Own(until)
@@ -87,7 +86,7 @@ func ownUntil(l Layered, off, end int64) (until int64, own bool, err error) {
 	return until, own, nil
 }
 
-// write writes the parts of p that src itself has. left counts the other bytes.
+// write: left counts the bytes that src does not have itself.
 func (k *keptBase) write(p []byte, off int64, write func(p []byte, off int64) (int64, error)) (written, left int64, err error) {
 	for at, end := off, off+int64(len(p)); at < end; {
 		until, own, err := ownUntil(k.src, at, end)

@@ -29,11 +29,10 @@ var (
 type offloader struct {
 	*Offload
 
-	spec  *Spec
-	dst   End
-	meter *meter
-	log   *offloadLog
-	// bytesPerSecond is the speed of the last piece, 0 before the first.
+	spec           *Spec
+	dst            End
+	meter          *meter
+	log            *offloadLog
 	bytesPerSecond float64
 }
 
@@ -112,8 +111,7 @@ func (o *offloader) pieceBytes() int64 {
 	return max(n-n%unit, unit)
 }
 
-// rest leaves the storage to the guest after a piece, which itself cannot be slowed down. The time
-// follows from took and the pacer.
+// rest leaves the storage to the guest after a piece, which itself cannot be slowed down.
 func (o *offloader) rest(ctx context.Context, took time.Duration) error {
 	pace := o.spec.Pace
 	for began := time.Now(); pace != nil; {

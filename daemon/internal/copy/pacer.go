@@ -24,10 +24,9 @@ type Pacer interface {
 
 const (
 	paceTick = 100 * time.Millisecond
-	// quietEvery is how often the copy pauses to measure the guest's latency without it, because
-	// the guest's activity changes. The pause is quietTicks: one tick to drain the requests in
-	// flight, the others to measure, 1.3 % of the time. Before the copy starts there is nothing to
-	// drain.
+	// quietEvery is how often the copy pauses to measure the guest's latency without it. The pause
+	// is quietTicks: one tick to drain the requests in flight, the others to measure, 1.3 % of the
+	// time. Before the copy starts there is nothing to drain.
 	quietEvery      = 30 * time.Second
 	quietTicks      = 4
 	firstQuietTicks = quietTicks - 1
@@ -60,9 +59,8 @@ const (
 
 // GuestPacer slows a copy down for a guest, by the copy's bytes in flight: a guest's request waits
 // for these. It compares the mean latency of the guest's reads, writes and flushes with their
-// latency while the copy is paused. Each look at a latency over 1.5 times as high reduces the
-// bytes in flight by the factor of the excess, at most by half. Each other look adds an eighth, or
-// doubles them if the guest is idle.
+// latency while the copy is paused. A latency over 1.5 times as high reduces the bytes in flight,
+// at most by half. Otherwise they grow.
 //
 // The copy keeps a share of its unlimited speed. If the guest waits for another resource of the
 // copy, above all the processors, a slower copy only makes it suffer longer. If it loses more than
@@ -84,15 +82,15 @@ type GuestPacer struct {
 	watches    [3]latencyWatch // of reads, writes, flushes
 	quietLeft  int             // looks until the copy may continue
 	sinceQuiet time.Duration
-	atLeast    time.Duration // how long the guest has suffered from the slowest copy
+	atLeast    time.Duration // time at the slowest copy
 	relearn    time.Duration // how long it may suffer
 	speed      speedWatch
 	relief     reliefWatch
-	wasFull    bool          // the copy had no limit since the last look
-	idle       int           // looks at a guest without requests
-	full       int           // looks in the present time without a limit, 0 otherwise
-	sinceFull  time.Duration // since the last such time
-	heldTo     int64         // bytes in flight before the present time without a limit
+	wasFull    bool
+	idle       int // looks at a guest without requests
+	full       int // looks without a limit
+	sinceFull  time.Duration
+	heldTo     int64 // bytes in flight before the present time without a limit
 }
 
 // NewGuestPacer returns a pacer that measures with sample, which returns the counters of the
@@ -182,7 +180,6 @@ func (p *GuestPacer) State() PaceState {
 
 func (p *GuestPacer) look() { p.lookAt(p.sample()) }
 
-// lookAt is a tick with these counters; ok is false if they could not be read.
 func (p *GuestPacer) lookAt(now GuestLatency, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -267,7 +264,7 @@ func (p *GuestPacer) learn(now GuestLatency, ok, idle bool) {
 	}
 }
 
-// measureFull removes the copy's limit for a while. held is the limit after that. Hold mu.
+// measureFull removes the copy's limit for a while; held is the limit after that. Hold mu.
 func (p *GuestPacer) measureFull(held int64) {
 	p.full, p.sinceFull, p.heldTo = 1, 0, held
 	p.rest, p.inFlight, p.speed, p.relief = 0, maxInFlight, speedWatch{}, reliefWatch{}
@@ -278,7 +275,7 @@ func (p *GuestPacer) measureFull(held int64) {
 // affects the guest.
 func (p *GuestPacer) lookAtFull(moved int64, s strain) {
 	before := p.speed.full
-	p.speed.learn(max(moved, int64(before))) // a look may contain a flush
+	p.speed.learn(max(moved, int64(before))) // a look may have a flush
 	if p.full > 1 {                          // omits the first, slow look
 		p.relief.full.add(s, moved)
 	}
@@ -311,7 +308,7 @@ func (p *GuestPacer) strain(now GuestLatency, ok bool) strain {
 	return s
 }
 
-// shrink slows the copy down. Hold mu.
+// shrink: hold mu.
 func (p *GuestPacer) shrink(s strain, moved int64) {
 	p.state = PaceState{Doing: PaceGivesWay, Requests: requestKinds[s.kind], Mean: s.mean, Tolerated: p.watches[s.kind].tolerated}
 	if p.relief.letGo {
@@ -352,7 +349,7 @@ func (p *GuestPacer) keepsShare(s strain, moved int64) {
 	}
 }
 
-// grow speeds the copy up. Hold mu.
+// grow: hold mu.
 func (p *GuestPacer) grow(s strain) {
 	switch {
 	case p.inFlight >= maxInFlight:

@@ -17,8 +17,6 @@ type pair struct {
 	zeroGrainBytes int
 }
 
-// readBack reads a chunk of dst into buf, and reports whether it differs from the chunk as read
-// from src.
 func (e *pair) readBack(ctx context.Context, chunk int, buf []byte) (differs bool, err error) {
 	p := buf[:e.table.bytesOf(chunk)]
 	if err := e.spec.Limit.wait(ctx, int64(len(p))); err != nil {

@@ -66,7 +66,6 @@ func (m *meter) begin(phase Phase, doneBytes int64) {
 	m.report(m.now)
 }
 
-// add counts doneBytes as done; movedBytes of them were transferred.
 func (m *meter) add(doneBytes, movedBytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,9 +17,9 @@ const (
 
 // reliefWatch checks whether a limit on the copy helps the guest. A limit shortens the extra
 // latency of each guest request, but lengthens the copy, during which all requests have it. The
-// guest's loss is the product of the two. On a shared disk a limit reduces the loss much: the
-// disk's queue grows faster than the speed. If the guest waits for the processors, or for its own
-// overlay, a slow copy hardly changes its latency, and its loss rises.
+// guest's loss is the product of the two. On a shared disk a limit reduces the loss, since the
+// queue grows faster than the speed. It does not if the guest waits for the processors, or for its
+// own overlay.
 type reliefWatch struct {
 	held, full lossMean
 	// letGo: the limit was not worth it, and was removed.
@@ -34,7 +34,6 @@ type lossMean struct {
 	bytes  float64 // moved by the copy per look
 }
 
-// add adds a look. After many looks, older looks count less.
 func (m *lossMean) add(s strain, moved int64) {
 	if s.worst == 0 { // no learned latency is known
 		return

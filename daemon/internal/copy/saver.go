@@ -10,7 +10,6 @@ import (
 )
 
 const (
-	// After saveAfterBytes of data the cursor is saved while the other workers continue.
 	saveAfterBytes = 128 << 20
 	saveInterval   = time.Second
 	// maxUnsavedBytes bounds the data that is copied again after a kill. At this bound, workers
@@ -26,7 +25,7 @@ type saver struct {
 	cursor Cursor
 	dst    End
 	table  *chunkTable
-	// flushed, if set, is called with the runs on stable storage after a flush. It must not block.
+	// flushed, if set, gets the runs on stable storage after a flush. It must not block.
 	flushed func([]run)
 
 	mu       sync.Mutex

@@ -44,7 +44,6 @@ type extentReader struct {
 	data  bool
 }
 
-// holeUntil returns the end of the hole at off; off itself if there is data.
 func (x *extentReader) holeUntil(off int64) (int64, error) {
 	if off >= x.until {
 		var err error

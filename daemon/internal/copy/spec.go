@@ -36,23 +36,18 @@ type Spec struct {
 	// KeepBase: Src and Dst are qcow2 images over the same base images, and only Src's own bytes
 	// are copied. Dst itself has only bytes of earlier runs of this copy.
 	KeepBase bool
-	// Verify reads dst back after the copy.
-	Verify bool
+	Verify   bool
 	// DstIsZero: dst reads as zeros, because the caller has just created it and only this copy has
 	// written to it since.
 	DstIsZero bool
 	// Thick: dst must not share the space of src.
-	Thick bool
-	// Limit caps the copy and its verification.
-	Limit *Limiter
-	// Pace slows the copy down for the guest.
-	Pace Pacer
-	// Cursor lets a later run continue this one.
+	Thick  bool
+	Limit  *Limiter
+	Pace   Pacer
 	Cursor Cursor
 	// Progress is called with the copy's progress, one call at a time. The copy waits for its
 	// return.
-	Progress func(Progress)
-	// Passphrase opens the LUKS images of a comparison.
+	Progress   func(Progress)
 	Passphrase []byte
 	// Workers is the number of chunks in flight, 1 to 16. 0 means 8, or more if that raises the
 	// rate enough.
@@ -60,13 +55,10 @@ type Spec struct {
 	// OpenEnd opens raw images. Nil means OpenFile, and an NBD client for an address. It exists
 	// for other kinds of ends, and for ends with faults.
 	OpenEnd OpenEnd
-	// Files opens files and devices.
-	Files openfile.Files
-	// Network opens images at addresses.
+	Files   openfile.Files
 	Network network.Access
 }
 
-// depth returns a fixed depth, for work with two buffers per chunk and for short work.
 func (s *Spec) depth() *depth {
 	if s.Workers <= 0 {
 		return fixedDepth(defaultWorkers)
@@ -112,15 +104,13 @@ func (s *Spec) openFor(ctx context.Context, i Image, writable bool, is func(*os.
 	return newSlice(end, i)
 }
 
-// askThin sets the discard block size of dst; file is its open file.
 func (s *Spec) askThin(file *os.File, dst End) {
 	if f := fileOf(dst); f != nil && !f.regular && s.ThinBlockBytes != nil {
 		f.thinBlockBytes.Store(s.ThinBlockBytes(file))
 	}
 }
 
-// sizeBytes checks everything that can be checked without opening for writing, and returns the
-// size of both images.
+// sizeBytes makes all checks that need no opening for writing, and returns the size of both images.
 func (s *Spec) sizeBytes(ctx context.Context) (int64, error) {
 	n, err := s.sameSize(ctx)
 	if err != nil {

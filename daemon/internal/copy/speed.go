@@ -8,7 +8,6 @@ import "math"
 // looks.
 const speedSmoothing = 1.0 / 3
 
-// speedWatch compares the speed of a copy with its unlimited speed. Both are in bytes per look.
 type speedWatch struct {
 	full float64 // 0 if unknown
 	now  float64

@@ -222,7 +222,6 @@ func (u *units) hashes(p []byte) []hash {
 	return all
 }
 
-// each lets the workers visit the pieces by index, with a buffer of the piece's size.
 func (u *units) each(ctx context.Context, pieces []Range, visit func(ctx context.Context, i int, p []byte) error) error {
 	numbered := func(yield func(span, error) bool) {
 		for i := range pieces {

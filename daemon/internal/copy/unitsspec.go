@@ -81,7 +81,6 @@ func (s *UnitsSpec) asked() []Range {
 	return ranges
 }
 
-// all returns the ranges to copy, in order, each byte once.
 func (s *UnitsSpec) all() []Range {
 	ranges := s.asked()
 	slices.SortFunc(ranges, func(a, b Range) int { return cmp.Compare(a.Offset, b.Offset) })

@@ -33,8 +33,6 @@ func (e *pair) write(p []byte, off int64) (written int64, err error) {
 	return written, nil
 }
 
-// zeroRun returns the end of the uniform run at start, all zeros or all data, in grains of this
-// size.
 func zeroRun(p []byte, start, bytes int) (end int, zero bool) {
 	grain := func(at int) []byte { return p[at:min(at+bytes, len(p))] }
 	zero = isZero(grain(start))

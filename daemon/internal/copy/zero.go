@@ -12,7 +12,7 @@ import (
 )
 
 // The ways to make a range read as zeros. Each frees less space than the one before; the last
-// always works. An end permanently moves on when a way is not supported.
+// always works. An end never returns to an unsupported way.
 const (
 	// zeroPunch deallocates. On a block device the kernel does it only if the device promises that
 	// unmapped blocks read as zeros.

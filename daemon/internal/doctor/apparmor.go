@@ -19,7 +19,6 @@ var unprofiled = []string{
 	"/usr/local/bin/", "/usr/local/etc/", "/usr/local/lib", "/usr/local/sbin/", "/usr/sbin/", "/usr/share/", "/vmlinuz",
 }
 
-// profiles finds directories that libvirt does not open to confined guests.
 func (d *Doctor) profiles(ctx context.Context) []api.Check {
 	out := []api.Check{}
 	places := d.places(ctx)

@@ -8,7 +8,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// definitions checks that libvirt's definitions are in the directory that is synced.
 func (d *Doctor) definitions() api.Check {
 	if _, err := os.Stat(d.Cfg.LibvirtConfigDir); err != nil {
 		return api.Check{

@@ -32,18 +32,14 @@ type Doctor struct {
 	Uplink  *uplink.Uplink
 	Client  registryClient
 	Storage image.Storage
-	// Volume returns a volume from the registry.
-	Volume func(ctx context.Context, id string) (api.Volume, error)
-	// Open returns this host's open migrations.
-	Open func(ctx context.Context) ([]api.Migration, error)
+	Volume  func(ctx context.Context, id string) (api.Volume, error)
+	Open    func(ctx context.Context) ([]api.Migration, error)
 	// Unresumed returns why libvirt does not resume guests that a move has suspended, except
 	// guests of this host's open migrations.
 	Unresumed func() []string
-	// Ops returns this host's unfinished ops.
-	Ops func() []api.Op
+	Ops       func() []api.Op
 	// Written returns this host's released sources with data that their volumes may lack.
-	Written func(ctx context.Context) ([]api.ReleasedSource, error)
-	// Released returns this host's released sources.
+	Written  func(ctx context.Context) ([]api.ReleasedSource, error)
 	Released func(ctx context.Context) ([]api.ReleasedSource, error)
 	// Contradictions returns the volumes that registry and journal have at different places.
 	Contradictions func(ctx context.Context) ([]which.Contradiction, error)

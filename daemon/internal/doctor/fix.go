@@ -39,7 +39,6 @@ func (d *Doctor) Fixes(ctx context.Context) []api.Fix {
 	return append(out, d.fixHookUnseen(ctx)...)
 }
 
-// fixed returns a Fix after its attempt, with the new state after.
 func fixed(f api.Fix, after string, err error) []api.Fix {
 	f.Status, f.After = "fixed", after
 	if err != nil {
@@ -104,7 +103,6 @@ func (d *Doctor) fixHook(ctx context.Context) []api.Fix {
 	return fixed(fix, d.Cfg.LibvirtHook+" is installed", err)
 }
 
-// trialID is the trial's domain, which does not exist.
 const (
 	trialID    = "0d0c70f1-0000-4000-8000-766f6c666572"
 	trialOwner = "doctor"
@@ -113,7 +111,6 @@ const (
 // seenWithin bounds libvirt's look for hooks after a reload.
 const seenWithin = 20 * time.Second
 
-// fixHookUnseen reloads a libvirt that is not known to use this hook, and tries the hook.
 func (d *Doctor) fixHookUnseen(ctx context.Context) []api.Fix {
 	if d.Guards.Enforced() != nil {
 		return nil

@@ -48,7 +48,6 @@ func (d *Doctor) hook(ctx context.Context) api.Check {
 	}
 }
 
-// libvirtProcess returns libvirt's process, or nil.
 func (d *Doctor) libvirtProcess(ctx context.Context) *hv.DaemonProcess {
 	about, err := d.HV.About(ctx)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// sharedDisk warns if guests can fill the journal's filesystem.
 func (d *Doctor) sharedDisk() api.Check {
 	key, dir, err := sharesJournalDisk(d.Cfg)
 	switch {

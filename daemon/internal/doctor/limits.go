@@ -8,7 +8,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// limits reports guests with a write limit that a move has left.
 func (d *Doctor) limits() api.Check {
 	const name = "limits"
 	left := d.Limited()

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// overlays reports the free space for overlays, and a quota that limits it.
 func (d *Doctor) overlays(ctx context.Context) api.Check {
 	const name = "overlays"
 	if err := d.Cfg.CheckOverlayDir(); err != nil {

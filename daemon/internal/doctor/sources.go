@@ -9,8 +9,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sources reports images that volumes left by moves of this host and that were written since, or
-// have a guest.
 func (d *Doctor) sources(ctx context.Context) []api.Check {
 	const name = "released"
 	left, err := d.Written(ctx)
@@ -34,7 +32,6 @@ func (d *Doctor) sources(ctx context.Context) []api.Check {
 	return out
 }
 
-// unseen reports released sources that cannot be checked for writes.
 func (d *Doctor) unseen(ctx context.Context, name string) []api.Check {
 	all, err := d.Released(ctx)
 	if err != nil {

@@ -41,8 +41,7 @@ type About struct {
 
 // DaemonProcess is the process of libvirt that starts domains.
 type DaemonProcess struct {
-	// PID is the process number. ID differs from the ID of every other process that ran on this
-	// host.
+	// ID differs from the ID of every other process that ran on this host.
 	PID int
 	ID  string
 	// Name is libvirtd or virtqemud.

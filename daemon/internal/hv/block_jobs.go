@@ -26,7 +26,7 @@ type BlockJobs interface {
 	AbortJob(ctx context.Context, id, target string) error
 	// EndConnections closes the connections of an active domain's process to the server of the NBD
 	// export at an address, as if the server were down. Unanswered requests fail, and a job that
-	// writes there ends with an error, unnoticed by its guest. Every later request of a guest's
-	// disk on the export fails. It returns nil if there are no connections.
+	// writes there ends with an error. Every later request of a guest's disk on the export fails.
+	// It returns nil if there are no connections.
 	EndConnections(ctx context.Context, id, address string) error
 }

@@ -32,8 +32,7 @@ type DirtyTracker interface {
 
 // DirtyBitmap is one bitmap of a disk.
 type DirtyBitmap struct {
-	Name string
-	// Recording reports whether the bitmap still records writes.
+	Name      string
 	Recording bool
 	// UnitBytes is the size of a unit, one bit. DirtyBytes is the number of set bits times
 	// UnitBytes.
@@ -44,8 +43,7 @@ type DirtyBitmap struct {
 // StoredBitmap is a dirty bitmap that QEMU stores in its image, for an incremental backup.
 type StoredBitmap struct {
 	Name string
-	// Node is the bitmap's node in QEMU's block graph. Path is the image; empty if QEMU does not
-	// give a path.
+	// Node is in QEMU's block graph. Path is the image; empty if QEMU does not give a path.
 	Node string
 	Path string
 	// Idle: the bitmap is disabled or inconsistent. A copy of the disk does not have it.

@@ -64,7 +64,7 @@ type Disk struct {
 	// <backingStore/>; otherwise libvirt would probe.
 	Chain      []Image
 	Terminated bool
-	// Mirror is the running copy or active commit, nil if none.
+	// Mirror is nil if no such job runs.
 	Mirror *Mirror
 
 	ReadOnly   bool
@@ -144,7 +144,7 @@ type DiskSpec struct {
 	Backing   []Image `json:",omitempty"` // top first; empty if the image has no backing image
 	ReadOnly  bool
 	Shareable bool // another guest may open the image too; raw images only
-	BootOrder int  // 0 if none; the guest boots from 1
+	BootOrder int  // the guest boots from 1; 0 if none
 	// Definition, if not empty, is a result of DiskDefinition for a disk with this Target. The
 	// disk is attached exactly as it was, with its address, and the fields above are ignored.
 	Definition string

@@ -46,7 +46,7 @@ type Domain struct {
 	ID          string // UUID, lower case, with dashes
 	Name        string
 	State       State
-	PauseReason PauseReason // if paused, asleep or crashed
+	PauseReason PauseReason
 	Persistent  bool
 	Autostart   bool
 	// ManagedSave: a start would restore an old XML with old paths.
@@ -82,7 +82,7 @@ type Domain struct {
 
 // DomainFile is a file, a directory or a volume of a pool that a domain names.
 type DomainFile struct {
-	// What names the element with the file, such as nvram, or the disk, such as cdrom sda.
+	// What names the element (nvram) or the disk (cdrom sda).
 	What string
 	// Path is the absolute path as written, or the name of a volume of a pool.
 	Path string
@@ -137,7 +137,7 @@ type Domains interface {
 	// RunState is a faster Domain that reads no definition.
 	RunState(ctx context.Context, id string) (RunState, error)
 	// TopImage returns the path of the disk's top image, in the process or, if the domain is not
-	// active, in the persistent definition. It makes one libvirt call, for callers that look every
-	// second. It returns ErrUnavailable also while an earlier call on the domain is unanswered.
+	// active, in the persistent definition. It makes one libvirt call. It returns ErrUnavailable
+	// also while an earlier call on the domain is unanswered.
 	TopImage(ctx context.Context, id, target string) (string, error)
 }

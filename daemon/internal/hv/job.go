@@ -9,7 +9,7 @@ type JobKind string
 const (
 	JobCopy         JobKind = "copy"
 	JobActiveCommit JobKind = "active-commit"
-	JobBackup       JobKind = "backup" // another program's: Volferry starts none
+	JobBackup       JobKind = "backup" // another program's
 	JobOther        JobKind = "other"
 )
 

@@ -50,11 +50,8 @@ func OpOf(ctx context.Context) string {
 
 // DeviceCopy is a possible copy by a storage between two of its volumes.
 type DeviceCopy struct {
-	// Pool has both volumes.
-	Pool string
-	// Src and Dst are the devices.
-	Src, Dst DeviceCopyEnd
-	// SizeBytes is the size of both.
+	Pool      string
+	Src, Dst  DeviceCopyEnd
 	SizeBytes int64
 	// GranularityBytes: the offset and length of every range are multiples of it.
 	GranularityBytes int64

@@ -34,7 +34,7 @@ func (f *OpenFile) Name() string {
 	return "fd " + strconv.Itoa(f.FD)
 }
 
-// Rule is a rule of a security module that denies access to a process.
+// Rule is a rule that denies access to a process.
 type Rule struct {
 	// File has the rule. Path is the image in the rule, with links resolved.
 	File, Path string
@@ -42,8 +42,7 @@ type Rule struct {
 
 // Process identifies the process of an active domain among all processes that ran on this host.
 type Process struct {
-	ID string
-	// Images are the images in the process's start arguments.
+	ID     string
 	Images []string
 	// Kept: the process was started with the present top image of the live disk in question, and
 	// has had it open in this disk ever since.
@@ -55,7 +54,7 @@ type ProcessUser struct {
 	UID uint32
 	GID uint32
 	// Given: libvirt makes this user the owner of an image before a guest opens it, if the
-	// filesystem permits that to root. Otherwise the operator must have given the user access.
+	// filesystem permits that to root.
 	Given bool
 }
 

@@ -2,8 +2,8 @@
 
 package hv
 
-// fixedJobStart are the first releases of QEMU's stable branches with its commit "mirror: Fix
-// missed dirty bitmap writes during startup" (0f51f9c342 on its main branch).
+// fixedJobStart are the first releases with QEMU's commit "mirror: Fix missed dirty bitmap writes
+// during startup" (0f51f9c342 on its main branch).
 var fixedJobStart = []Version{{Major: 10, Patch: 9}, {Major: 10, Minor: 2, Patch: 2}}
 
 // devRelease is the first patch number of QEMU's development versions before a release.
@@ -23,8 +23,8 @@ func JobStartOf(qemu Version) JobStart {
 	return JobStart{LosesWrites: jobStartLosesWrites(qemu), KillsGuest: jobStartKillsGuest(qemu)}
 }
 
-// jobStartKillsGuest reports whether the guest's process may end when a synchronous copy starts.
-// Commit 32125b1460 fixed that in QEMU 8.0. Only guests with a disk in an I/O thread are affected.
+// jobStartKillsGuest reports whether a QEMU has the bug KillsGuest, which commit 32125b1460 fixed
+// in QEMU 8.0.
 func jobStartKillsGuest(qemu Version) bool { return qemu.Before(Version{Major: 8}) }
 
 // jobStartLosesWrites reports whether the job may miss writes at its start. These versions record

@@ -84,7 +84,6 @@ func (a *Adopter) AdoptAll(ctx context.Context, opID string, in api.InstanceAdop
 	return out, already, nil
 }
 
-// stoppedAt adds to an error the failed domain and the number of adopted domains.
 func stoppedAt(domain string, before int, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {
@@ -130,7 +129,6 @@ func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain, in api
 	return inst, false, err
 }
 
-// register registers a domain with its disks, while no other request takes an image.
 func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, in api.InstanceAdopt) (api.Instance, error) {
 	volumes := map[string]bool{}
 	if err := a.Registry.EachVolume(ctx, func(v *api.Volume) error { volumes[v.ID] = true; return nil }); err != nil {
@@ -177,7 +175,6 @@ func (a *Adopter) findPool(ctx context.Context, disk *api.AdoptedDisk) (why stri
 		named, disk.Location.Pool, disk.Location.Path), nil
 }
 
-// disk returns a disk as a future volume, or why it cannot become a volume.
 func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.AdoptedDisk, string) {
 	top := d.Top()
 	switch {
@@ -273,8 +270,7 @@ func openedWith(luksSecret string) string {
 	return "as LUKS with the secret " + luksSecret
 }
 
-// bases returns why an image cannot become a volume because of base images, or "": a base image
-// may not be written, and a volume's base image may not be another volume.
+// bases: a base image may not be written, and a volume's base image may not be another volume.
 func bases(look *location.Look, l api.Location) (string, error) {
 	holder, err := look.Holder(l.Path, location.Self{})
 	if err == nil && holder.BaseOf != nil {
@@ -293,8 +289,7 @@ func bases(look *location.Look, l api.Location) (string, error) {
 	return "", err
 }
 
-// outside returns why the place of an image, or of a base image, excludes a volume, or "". An
-// existing volume stays a volume.
+// outside: an existing volume stays a volume.
 func (a *Adopter) outside(ctx context.Context, l api.Location, known bool) (string, error) {
 	if known {
 		return "", nil

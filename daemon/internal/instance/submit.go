@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// instanceBody is the journal's request, which distinguishes repeated requests.
 type instanceBody struct {
 	Instance string `json:"instance"`
 	In       any    `json:"in,omitempty"`
@@ -38,7 +37,6 @@ func (m *Manager) submit(ctx context.Context, req request.Request, asks ...strin
 	return m.currentInstance(ctx, &s), nil
 }
 
-// currentInstance returns the instance as far as registry and libvirt answer.
 func (m *Manager) currentInstance(ctx context.Context, s *subject.Subject) api.Instance {
 	inst, err := m.env.Subject.FindInstance(ctx, s.InstanceID)
 	if err != nil {

@@ -78,7 +78,6 @@ func (j *Journal) exec(ctx context.Context, query string, args ...any) (res sql.
 // unavailable marks an error of the database as an error of the journal.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", op.ErrJournal, err) }
 
-// list runs a query and scans its rows.
 func list[T any](ctx context.Context, from *statements, query string, args []any, scan func(*sql.Rows) (T, error)) (all []T, err error) {
 	stmt, err := from.of(ctx, query)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"sync"
 )
 
-// prepared is a statement that is closed together with its pool.
 type prepared struct{ *sql.Stmt }
 
 // statements are the prepared statements of a pool, by query; the package has few queries. Without
@@ -24,7 +23,6 @@ func newStatements(pool *sql.DB) *statements {
 	return &statements{pool: pool, prepared: map[string]prepared{}}
 }
 
-// of returns the prepared statement of a query.
 func (s *statements) of(ctx context.Context, query string) (prepared, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -165,7 +165,6 @@ func (c *client) enter(export string) error {
 	return err
 }
 
-// option sends an option and passes each reply to take, except the last, an acknowledgement.
 func (c *client) option(option uint32, data []byte, take func(kind uint32, data []byte)) error {
 	head := binary.BigEndian.AppendUint64(nil, optionMagic)
 	head = binary.BigEndian.AppendUint32(head, option)

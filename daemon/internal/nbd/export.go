@@ -100,7 +100,6 @@ func openBounded(ctx context.Context, conn net.Conn, name string, stall time.Dur
 	return e, nil
 }
 
-// openOn opens an export while opening lasts.
 func openOn(ctx, opening context.Context, conn net.Conn, name string, metaContexts ...string) (*Export, error) {
 	e := &Export{c: newClient(conn), conn: conn, ctx: ctx, ended: make(chan struct{}), calls: map[uint64]*call{}}
 	stop := context.AfterFunc(opening, func() { _ = conn.Close() })
@@ -250,7 +249,7 @@ func (e *Export) Close() error {
 	e.mu.Lock()
 	if e.lost == nil && !e.leaving {
 		e.leaving = true
-		_ = e.conn.SetWriteDeadline(time.Now().Add(time.Second)) // best effort
+		_ = e.conn.SetWriteDeadline(time.Now().Add(time.Second))
 		_ = e.c.disconnect()
 	}
 	e.mu.Unlock()

@@ -55,7 +55,6 @@ func (a *activeOp) isParked() bool {
 	return a.parkedLocked()
 }
 
-// parkedLocked is isParked for callers that hold mu.
 func (a *activeOp) parkedLocked() bool {
 	return a.broken != nil || a.progress.State == StateNeedsOperator
 }
@@ -88,7 +87,6 @@ func (a *activeOp) announce() {
 	a.changed = make(chan struct{})
 }
 
-// halt cancels the context of an op as soon as the op is outside critical sections.
 func (a *activeOp) halt() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,7 +102,6 @@ func (a *activeOp) haltLocked() {
 	}
 }
 
-// criticalLocked reports whether the op is in a critical section. The caller holds mu.
 func (a *activeOp) criticalLocked() bool {
 	p := &a.progress
 	if a.plan == nil || a.parkedLocked() || p.Current < 0 || p.Current >= len(p.Steps) || !a.plan.Steps[p.Current].Critical {

@@ -11,7 +11,6 @@ import (
 	"slices"
 )
 
-// newRun returns the view of the op that a step gets.
 func (a *activeOp) newRun(step string) *Run {
 	p := a.snapshot()
 	return &Run{
@@ -128,7 +127,6 @@ func (a *activeOp) setTrouble(err error) {
 	}
 }
 
-// journalError wraps err in ErrJournal unless it already is one.
 func journalError(err error) error {
 	if errors.Is(err, ErrJournal) {
 		return err

@@ -22,7 +22,6 @@ func (b *backoff) next() time.Duration {
 	return b.last
 }
 
-// sleep waits for d or until ctx ends, and reports whether d has passed.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

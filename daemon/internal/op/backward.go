@@ -8,7 +8,6 @@ import "fmt"
 // that is not undone yet blocks nothing, so there is no hurry.
 const undoTries = 5
 
-// undo reverses one step and records that. It returns false if the op cannot go on now.
 func (a *activeOp) undo(step *Step) bool {
 	a.fault(step, momentBeforeUndoStarted)
 	if !a.record(event{EventUndoStarted, step.Name, nil}).goesOn() {

@@ -6,9 +6,9 @@
 //
 // # Words
 //
-// An op is made of steps. A step has Do, Undo and Observe. The journal keeps events as records; a
-// record is on stable storage before the effect that it announces. The state of an op is never
-// stored: Next and Replay compute it from the records, when an op runs and after a crash.
+// The journal keeps events as records; a record is on stable storage before the effect that it
+// announces. The state of an op is never stored: Next and Replay compute it from the records, when
+// an op runs and after a crash.
 //
 // # Rules
 //

@@ -14,7 +14,6 @@ type event struct {
 	data json.RawMessage
 }
 
-// is reports whether r records this event.
 func (e event) is(r Record) bool {
 	return r.Kind == e.kind && r.Step == e.step && bytes.Equal(r.Data, e.data)
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// verdict is the result of doing a step.
 type verdict int
 
 const (

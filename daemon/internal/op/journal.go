@@ -20,9 +20,9 @@ type Op struct {
 	// An op waits until it has all of its keys.
 	Keys  []string
 	Input json.RawMessage
-	// Steps are the steps of the op in order, and Commit names its commit point (Plan.Commit). They
-	// are stored, so that every later program does these steps, or none. Submit fills them from the
-	// plan of the kind if Steps is empty.
+	// Steps are the steps of the op in order, and Commit names its commit point (Plan.Commit).
+	// Every later program does these stored steps, or none. Submit fills them from the plan of the
+	// kind if Steps is empty.
 	Steps     []StepRef
 	Commit    string
 	CreatedAt time.Time
@@ -79,7 +79,6 @@ type Journal interface {
 	// Unfinished returns the ops without a finished record, in the order of their Create calls,
 	// regardless of CreatedAt.
 	Unfinished(ctx context.Context) ([]Op, error)
-	// Op returns one op, or ErrNotFound.
 	Op(ctx context.Context, id string) (Op, error)
 	// Group returns the ops of a group, oldest first. No op belongs to the group "".
 	Group(ctx context.Context, group string) ([]Op, error)

@@ -13,7 +13,7 @@ import (
 type keyedQueue struct {
 	mu      sync.Mutex
 	tickets []*ticket
-	// moved is closed and replaced when an op leaves.
+	// moved is closed and replaced when a ticket leaves.
 	moved chan struct{}
 }
 
@@ -55,7 +55,7 @@ func (q *keyedQueue) leave(mine *ticket) {
 }
 
 // blockedBy returns nil if mine has its turn. Otherwise it returns the first ticket that blocks
-// mine, and a channel that is closed when a ticket leaves.
+// mine, and moved.
 func (q *keyedQueue) blockedBy(mine *ticket) (before *ticket, moved <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

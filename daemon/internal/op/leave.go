@@ -22,8 +22,8 @@ import (
 // leaveAfter is how long the journal may refuse a record before the op leaves its critical section.
 const leaveAfter = time.Second
 
-// mayLeave reports whether the op is in a critical section that it may leave while the journal
-// refuses these records. An op that stops for the operator does not leave.
+// mayLeave reports whether the op may leave a critical section while the journal refuses these
+// records. An op that stops for the operator does not leave.
 func (a *activeOp) mayLeave(events []event) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

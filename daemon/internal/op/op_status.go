@@ -26,10 +26,9 @@ type Status struct {
 	Behind string
 	// Failure is why the op is being undone, was undone or is parked, or the error of a journal
 	// that refuses its next record.
-	Failure *Failure
-	// FinishedAt is zero until the op is done or undone.
+	Failure    *Failure
 	FinishedAt time.Time
-	// ParkedAt is when the op began to wait for the operator, zero while it does not wait.
+	// ParkedAt is zero while the op does not wait for the operator.
 	ParkedAt time.Time
 	// Outputs are the outputs of the steps that succeeded, by step name.
 	Outputs map[string]json.RawMessage

@@ -141,7 +141,6 @@ func (p *Plan) Of(o *Op) (*Plan, error) {
 	return own, nil
 }
 
-// index returns the position of a step, or -1.
 func (p *Plan) index(name string) int {
 	for i := range p.Steps {
 		if p.Steps[i].Name == name {

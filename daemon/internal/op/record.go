@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// written is the result of recording.
 type written int
 
 const (

@@ -10,25 +10,21 @@ import (
 	"time"
 )
 
-// Progress is the state of an op that its records describe. It shares no memory with the runner.
+// Progress is an op's state by its records. It shares no memory with the runner.
 type Progress struct {
 	// Steps are the statuses in the order of the plan.
 	Steps []StepStatus
 	// Current is the index of the step to do next, or to undo next if the op is being undone. It is
 	// -1 if only the finished record is missing or the op is over.
-	Current int
-	State   State
-	// Committed: the commit point has passed, so the op only goes forward.
+	Current   int
+	State     State
 	Committed bool
 	// Outputs and Notes are by step name; the last of each step counts.
-	Outputs map[string]json.RawMessage
-	Notes   map[string]json.RawMessage
-	// Failure is why the op is being undone, was undone or is parked.
-	Failure *Failure
-	// FinishedAt is zero until the op is done or undone.
+	Outputs    map[string]json.RawMessage
+	Notes      map[string]json.RawMessage
+	Failure    *Failure
 	FinishedAt time.Time
-	// ParkedAt is when the op began to wait for the operator, zero while it does not wait.
-	ParkedAt time.Time
+	ParkedAt   time.Time
 	// Seq is the number of the last record, 0 without records.
 	Seq int64
 
@@ -75,7 +71,6 @@ func (p *Progress) clone() Progress {
 	return q
 }
 
-// begun reports whether any step was ever started.
 func (p *Progress) begun() bool {
 	return slices.ContainsFunc(p.Steps, func(s StepStatus) bool { return s != StepPending })
 }
@@ -180,7 +175,6 @@ func (p *Progress) applyToStep(plan *Plan, r Record) error {
 	return nil
 }
 
-// direction returns StateUndoing or StateRunning, as the steps require.
 func (p *Progress) direction() State {
 	for _, s := range p.Steps {
 		if s != StepPending && s != StepStarted && s != StepSucceeded {

@@ -14,10 +14,9 @@ type Run struct {
 	step   string
 	output json.RawMessage
 	// outputs and notes of all steps, by step name; the last of each step counts.
-	outputs map[string]json.RawMessage
-	notes   map[string]json.RawMessage
-	note    func(ctx context.Context, data json.RawMessage) error
-	// committed: the commit point has passed.
+	outputs   map[string]json.RawMessage
+	notes     map[string]json.RawMessage
+	note      func(ctx context.Context, data json.RawMessage) error
 	committed bool
 }
 

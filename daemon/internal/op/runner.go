@@ -24,8 +24,8 @@ type Runner struct {
 	// submit an op, and Halt waits for the step.
 	halting sync.Mutex
 
-	// admit gives ops the same order in the journal and in the queue. It is held while the journal
-	// is written; mu never is.
+	// admit gives ops the same order in the journal and in the queue. It is held during writes to
+	// the journal; mu never is.
 	admit sync.Mutex
 
 	// ctx ends with Stop. It is the parent of the ops' contexts.
@@ -33,12 +33,11 @@ type Runner struct {
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
-	stopped bool // by Stop, for good
-	halted  bool // by Halt, until Resume
+	stopped bool // for good
+	halted  bool // until Resume
 	whole   bool // every op of the journal is in the queue, from Resume until Halt
 	active  map[string]*activeOp
 
-	// The registered plans and functions, guarded by mu.
 	plans      map[string]*Plan
 	kinds      []string
 	onChange   []func(opID string)
@@ -80,7 +79,6 @@ func (r *Runner) enlist() bool {
 	return true
 }
 
-// enter puts an op into the queue and into the active ops.
 func (r *Runner) enter(a *activeOp) {
 	r.queue.enter(a.ticket)
 	r.mu.Lock()
@@ -112,7 +110,6 @@ type activeOp struct {
 	plan   *Plan
 	noPlan error
 	ticket *ticket
-	// ctx ends with Stop, and with Halt outside critical sections.
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -130,14 +127,12 @@ type activeOp struct {
 	mu       sync.Mutex
 	progress Progress
 	// broken: the records cannot be followed, or the runner panicked, so nothing may be written.
-	broken error
-	// trouble: the journal refuses the next record.
+	broken  error
 	trouble error
 	// claimed: Continue or WhileParked acts on the parked op.
 	claimed bool
 	// halted: ctx ends as soon as the op is outside critical sections.
-	halted bool
-	// waiting is why the op waits, zero if it does not.
+	halted  bool
 	waiting waiting
 	// changed is closed and replaced when a field above changes.
 	changed chan struct{}
@@ -151,14 +146,12 @@ type waiting struct {
 	behind string
 }
 
-// kind returns the plan of a kind, or nil.
 func (r *Runner) kind(kind string) *Plan {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.plans[kind]
 }
 
-// plan returns the plan of an op, or an error that wraps ErrHistory.
 func (r *Runner) plan(o *Op) (*Plan, error) {
 	kind := r.kind(o.Kind)
 	if kind == nil {

@@ -95,5 +95,5 @@ const (
 // Final reports whether the op is over.
 func (s State) Final() bool { return s == StateDone || s == StateUndone }
 
-// Settled reports whether the op does not continue by itself: it is final, or needs the operator.
+// Settled reports whether the op is final or needs the operator.
 func (s State) Settled() bool { return s.Final() || s == StateNeedsOperator }

@@ -45,7 +45,6 @@ func (r *Runner) Submit(ctx context.Context, o Op) error {
 	return nil
 }
 
-// storeTimeout limits how long Stop waits for the journal to store an op.
 const storeTimeout = 10 * time.Second
 
 // storing returns a context for the calls that store an op. It ends storeTimeout after Stop: Stop
@@ -144,7 +143,6 @@ func (r *Runner) activate(ctx context.Context, o Op) error {
 	return r.start(a)
 }
 
-// start runs the goroutine of an op that has none.
 func (r *Runner) start(a *activeOp) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,6 @@ func newWakes() *wakes {
 	return &wakes{last: map[string]int{}, waiting: map[string]chan struct{}{}}
 }
 
-// heard returns the count of wakes.
 func (w *wakes) heard() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,7 +11,7 @@ type Claim struct {
 	Files []File `json:"files,omitempty"`
 }
 
-// File is a process's descriptor on one of the requested images.
+// File is a descriptor on one of the requested images.
 type File struct {
 	Image    int  `json:"image"` // its index
 	FD       int  `json:"fd"`

@@ -13,9 +13,8 @@ import (
 
 // overlayOptions: with subclusters of 2 KiB a random 4 KiB write does not copy 64 KiB (14 times
 // fewer bytes written). Without lazy_refcounts QEMU flushes the data before the entry that names
-// it, and then the entry. The guest waits for the second flush: half of its first write to a
-// place. But a power cut between the two leaves the old data. With lazy_refcounts an unanswered
-// write could leave neither old nor new data.
+// it: half of a first write's time, but a power cut leaves the old data. With lazy_refcounts an
+// unanswered write could leave neither old nor new data.
 const overlayOptions = "compat=1.1,cluster_size=64k,extended_l2=on"
 
 // encryptOptions are the options of an overlay over a LUKS container, before the milliseconds of

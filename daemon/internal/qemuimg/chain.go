@@ -190,7 +190,6 @@ func BackingPath(image, named string) string {
 	return filepath.Clean(named)
 }
 
-// pathOfJSON returns the path in a description of a file or device without other options.
 func pathOfJSON(text string) (string, bool) {
 	var doc struct {
 		Driver   string `json:"driver"`

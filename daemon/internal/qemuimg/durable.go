@@ -28,7 +28,7 @@ type NewFile struct {
 	// Whole is called when the file is complete and durable, and before it gets its path. An error
 	// ends the creation. Optional.
 	Whole func(file *os.File) error
-	// Passphrase encrypts an overlay over an encrypted image. Nothing else is encrypted.
+	// Passphrase encrypts an overlay over an encrypted image.
 	Passphrase []byte
 }
 

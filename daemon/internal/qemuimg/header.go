@@ -74,7 +74,6 @@ func (h *Header) whole(path string) error {
 	return nil
 }
 
-// parseHeader refuses everything that it does not understand.
 func parseHeader(r io.ReaderAt) (*Header, error) {
 	var fixed [qcow2HeaderBytesV3]byte
 	n, err := r.ReadAt(fixed[:], 0)

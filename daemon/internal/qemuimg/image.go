@@ -35,7 +35,7 @@ type Image struct {
 	// payload; a qcow2 image is encrypted inside. All encrypted images of a call have one
 	// passphrase.
 	LUKS bool
-	// Files defines where this image and those below it may be; Backing's own Files is ignored.
+	// Files defines where this image and those below it may be.
 	Files openfile.Files
 }
 

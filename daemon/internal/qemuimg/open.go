@@ -85,7 +85,6 @@ func (o *opened) heldBytes() (int64, error) {
 	return n, nil
 }
 
-// readSize reads the virtual size, and refuses a qcow2 image with internal snapshots.
 func (o *opened) readSize() error {
 	if o.Format == FormatQCOW2 {
 		h, err := o.header()

@@ -147,9 +147,8 @@ func (o *opened) overlayHeader(sizeBytes int64) (*Header, error) {
 
 // CommitOptions are the options of CommitOffline.
 type CommitOptions struct {
-	// Progress is called with the finished fraction, 0 to 1. Optional.
-	Progress func(fraction float64)
-	// Passphrase opens overlay and image if they are encrypted.
+	// Progress gets the finished fraction, 0 to 1. Optional.
+	Progress   func(fraction float64)
 	Passphrase []byte
 }
 

@@ -27,8 +27,7 @@ var errOpenTimeout = fmt.Errorf("%s did not open it within %v (%w)", storagedaem
 type ServeOptions struct {
 	Writable bool
 	// Is, if set, checks the open image before it is served. Its error ends Serve.
-	Is func(*os.File) error
-	// Passphrase opens the image and those below it, if they are encrypted.
+	Is         func(*os.File) error
 	Passphrase []byte
 }
 

@@ -138,7 +138,6 @@ func ProjectIn(dir *os.File) (uint32, error) {
 	return binary.NativeEndian.Uint32(attributes[projectOffset:]), nil
 }
 
-// absent reports whether the filesystem, or the kernel, has no such quota.
 func absent(err error) bool {
 	for _, no := range []error{unix.ENOSYS, unix.ESRCH, unix.ENOENT, unix.EOPNOTSUPP} {
 		if errors.Is(err, no) {

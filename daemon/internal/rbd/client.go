@@ -233,8 +233,7 @@ func (c *Client) Holders(ctx context.Context, path string, ours Count) (string, 
 	}
 }
 
-// holders is one check of Holders. It counts ours before and after the others, since a guest may
-// start or end meanwhile.
+// holders counts ours before and after the others, since a guest may start or end meanwhile.
 func (c *Client) holders(ctx context.Context, path string, ours Count) (string, error) {
 	if ours == nil {
 		ours = func(context.Context) (least, most int, err error) { return 0, 0, nil }

@@ -22,7 +22,7 @@ import (
 type Cluster struct {
 	// Monitors are HOST:PORT.
 	Monitors []string `toml:"monitors"`
-	// User is the name of the user without "client.".
+	// User is without "client.".
 	User string `toml:"user"`
 	// Secret is the UUID of the libvirt secret with the user's key.
 	Secret string `toml:"secret"`

@@ -112,9 +112,9 @@ func (a *Admission) now() time.Time {
 	return a.Now()
 }
 
-// Lock blocks the admission until Unlock, for a manager that reads its ops and then begins an op
-// itself. It is a channel: in a bubble of testing/synctest, time passes while a goroutine waits
-// for a channel, but not for a sync.Mutex.
+// Lock blocks the admission, for a manager that reads its ops and then begins an op itself. It is a
+// channel: in a bubble of testing/synctest, time passes while a goroutine waits for a channel, but
+// not for a sync.Mutex.
 func (a *Admission) Lock() {
 	a.once.Do(func() { a.admitting = make(chan struct{}, 1) })
 	a.admitting <- struct{}{}

@@ -72,8 +72,6 @@ func (u *Unresumed) All() []string {
 	return texts
 }
 
-// set records why a resume failed, or removes the guest for "", and returns the number of failed
-// attempts.
 func (u *Unresumed) set(name, text string) (tries int) {
 	u.mu.Lock()
 	was := u.guests[name]

@@ -59,7 +59,6 @@ func (a *Admission) ended(ctx context.Context, st op.Status) (op.Status, error) 
 	return a.Wait(ctx, st.Op.ID)
 }
 
-// behindOurs reports whether an op waits only for this manager's short ops.
 func (a *Admission) behindOurs(mine op.Status) bool {
 	for _, st := range a.Runner.Active() {
 		if st.Op.ID != mine.Op.ID && share(st.Op.Keys, mine.Op.Keys) && !a.ours(st.Op.Kind) {
@@ -152,7 +151,6 @@ func (a *Admission) End(ctx context.Context, opID, doing string) (op.Status, err
 // processesAway has the commands that show why volferryd-processes does not answer.
 const processesAway = "`systemctl status volferryd-processes.socket volferryd-processes.service` and `journalctl -u volferryd.service` say why"
 
-// stuck returns the error for an op that waits, otherwise nil.
 func (a *Admission) stuck(st op.Status, doing string) error {
 	code, what := cmp.Or(a.Busy, api.CodeInstanceBusy), ""
 	if a.Waits != nil {

@@ -53,9 +53,8 @@ const (
 )
 
 type request struct {
-	Call string `json:"call"`
-	Name string `json:"name,omitempty"`
-	// Device is the number of a block device.
+	Call   string          `json:"call"`
+	Name   string          `json:"name,omitempty"`
 	Device uint64          `json:"device,omitempty"`
 	Value  []byte          `json:"value,omitempty"`
 	Owner  quota.Owner     `json:"owner,omitzero"`
@@ -79,17 +78,13 @@ type program struct {
 }
 
 type answer struct {
-	Error string `json:"error,omitempty"`
-	// Errno is the kernel's part of the error.
-	Errno int    `json:"errno,omitempty"`
-	Value []byte `json:"value,omitempty"`
-	Bytes int64  `json:"bytes,omitempty"`
-	// Limits are quotas.
-	Limits []quota.Limit `json:"limits,omitempty"`
-	// Status is the status of a program that has ended.
-	Status uint32 `json:"status,omitempty"`
-	// NotInstalled: the program does not exist.
-	NotInstalled bool `json:"not_installed,omitempty"`
+	Error        string        `json:"error,omitempty"`
+	Errno        int           `json:"errno,omitempty"`
+	Value        []byte        `json:"value,omitempty"`
+	Bytes        int64         `json:"bytes,omitempty"`
+	Limits       []quota.Limit `json:"limits,omitempty"`
+	Status       uint32        `json:"status,omitempty"`
+	NotInstalled bool          `json:"not_installed,omitempty"`
 	// Unrestricted: the program has no Landlock domain, because the kernel has no Landlock.
 	Unrestricted bool `json:"unrestricted,omitempty"`
 

@@ -153,7 +153,6 @@ type remoteProgram struct {
 	err     error
 }
 
-// take returns a pipe that is copied to w.
 func (r *remoteProgram) take(w io.Writer) (*os.File, error) {
 	read, write, err := os.Pipe()
 	if err != nil {

@@ -24,7 +24,6 @@ type StorageReach interface {
 	Watchers(ctx context.Context, address string, key *os.File) ([]byte, error)
 	// Snapshot answers a query for a snapshot of an image, both as text.
 	Snapshot(ctx context.Context, address string, query []byte, key *os.File) ([]byte, error)
-	// Change makes, renames or removes an image or a snapshot, as described by text.
 	Change(ctx context.Context, address string, change []byte, key *os.File) error
 	// Open serves an image on a connection, until ended is called.
 	Open(ctx context.Context, address string, writable bool, key *os.File) (conn *os.File, ended func() error, err error)
@@ -36,25 +35,25 @@ func CheckStorage(ctx context.Context, socket, cluster string, key *os.File) err
 	return err
 }
 
-// LookAtStorage lets `volferryd storage` describe an image.
+// LookAtStorage is StorageReach.Look, at a socket.
 func LookAtStorage(ctx context.Context, socket, address string, key *os.File) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callLook, Name: address}, key)
 	return out.Value, err
 }
 
-// WatchersOfStorage lets `volferryd storage` list who has an image open.
+// WatchersOfStorage is StorageReach.Watchers, at a socket.
 func WatchersOfStorage(ctx context.Context, socket, address string, key *os.File) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callWatchers, Name: address}, key)
 	return out.Value, err
 }
 
-// SnapshotOfStorage lets `volferryd storage` describe a snapshot of an image.
+// SnapshotOfStorage is StorageReach.Snapshot, at a socket.
 func SnapshotOfStorage(ctx context.Context, socket, address string, query []byte, key *os.File) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callSnapshot, Name: address, Value: query}, key)
 	return out.Value, err
 }
 
-// ChangeStorage lets `volferryd storage` make, rename or remove an image or a snapshot.
+// ChangeStorage is StorageReach.Change, at a socket.
 func ChangeStorage(ctx context.Context, socket, address string, change []byte, key *os.File) error {
 	_, _, err := ask(ctx, socket, request{Call: callChange, Name: address, Value: change}, key)
 	return err

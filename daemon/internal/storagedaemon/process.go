@@ -25,7 +25,6 @@ func Find() (string, error) { return exec.LookPath(Program) }
 // endTimeout is how long a server may take to write its data, and to release the image.
 const endTimeout = 10 * time.Second
 
-// shownBytes bounds the shown output of a server.
 const shownBytes = 512
 
 type process struct {

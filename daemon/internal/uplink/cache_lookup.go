@@ -22,7 +22,6 @@ func (m *Memory) KnownInstance(_ context.Context, ref string) (api.Instance, boo
 	return withGranted(inst, slices.DeleteFunc(m.granted(), func(a api.Attachment) bool { return a.InstanceID != inst.ID })), true
 }
 
-// withGranted fills an instance's empty slots with the attachments granted since the view.
 func withGranted(inst api.Instance, granted []api.Attachment) api.Instance {
 	inst.BlockDeviceMappings = slices.Clone(inst.BlockDeviceMappings)
 	for _, a := range granted {

@@ -4,13 +4,11 @@ package uplink
 
 import "sync"
 
-// claims are the tasks that run, by id.
 type claims struct {
 	mu  sync.Mutex
 	ids map[string]bool
 }
 
-// claim reports whether the task did not run yet, and counts it as running.
 func (c *claims) claim(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,8 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// finding is a change of an instance since Volferry's last operation. It is published only once a
-// newer view confirms it, because the view may be old.
+// A finding is published only once a newer view confirms it, because the view may be old.
 type finding struct {
 	Note
 	since time.Time
@@ -33,7 +32,6 @@ type Note struct {
 	RunsElsewhere bool
 }
 
-// drifts finds how instances have changed since Volferry's last operation. It repairs nothing.
 type drifts struct {
 	memory *Memory
 	hv     Hypervisor
@@ -59,8 +57,7 @@ func (d *drifts) Notes() []Note {
 	return out
 }
 
-// find adds notes about changed instances to a report, and remarks about the others. It guards
-// instances that have lost their root without a guard.
+// find also guards instances that have lost their root without a guard.
 func (d *drifts) find(ctx context.Context, reports []api.InstanceReport, doms []hv.Domain, unreadable []hv.UnreadableDomain, open []api.Migration, remark func(instanceID string) string) []api.InstanceReport {
 	all := d.memory.granted()
 	granted, resting := attachmentsBy(all, instanceOf), attachmentsBy(api.NotMoving(all, open), instanceOf)
@@ -106,7 +103,6 @@ func (d *drifts) find(ctx context.Context, reports []api.InstanceReport, doms []
 	return reports
 }
 
-// hasMoving reports whether a volume of these attachments moves.
 func hasMoving(atts []api.Attachment, volumes []api.Volume) bool {
 	return slices.ContainsFunc(volumes, func(v api.Volume) bool {
 		return v.MigrationID != "" && slices.ContainsFunc(atts, func(a api.Attachment) bool { return a.VolumeID == v.ID })
@@ -172,8 +168,7 @@ func (d *drifts) guardRoot(ctx context.Context, inst api.Instance) {
 	})
 }
 
-// lacksRoot reports whether the instance is seen to have no root volume now. It returns false if
-// the instance cannot be read.
+// lacksRoot is false if the instance cannot be read.
 func (d *drifts) lacksRoot(ctx context.Context, id string) bool {
 	inst, known := d.memory.KnownInstance(ctx, id)
 	if !known {

@@ -137,8 +137,7 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	return nil
 }
 
-// halt begins to halt the operations; all calls during one halt return the same channel for its
-// result.
+// halt: all calls during one halt return the same channel for its result.
 func (u *Uplink) halt(ctx context.Context) <-chan error {
 	if u.halting == nil {
 		halting := make(chan error, 1)
@@ -173,7 +172,6 @@ func (u *Uplink) whenHalted(ctx context.Context, halt <-chan error) error {
 	}
 }
 
-// rejoinRefused handles a refused rejoin: the host may have been fenced again.
 func (u *Uplink) rejoinRefused(f *Fence, err error) error {
 	now, known := epochIn(err)
 	if api.CodeOf(err) != api.CodeStaleEpoch || !known || now <= f.Epoch {

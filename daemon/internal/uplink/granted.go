@@ -45,8 +45,7 @@ func (m *Memory) KnownAt(_ context.Context, volume, instance string) (api.Attach
 	return all[i], true
 }
 
-// granted returns this host's attachments, from the last view and the grants since; the latest
-// grant of an attachment counts.
+// granted: the latest grant of an attachment counts.
 func (m *Memory) granted() []api.Attachment {
 	// Before the view: a grant is dropped when a view that contains it is taken on.
 	since := m.state.current().Granted
@@ -65,7 +64,6 @@ func (m *Memory) granted() []api.Attachment {
 	return out
 }
 
-// attachmentsBy indexes attachments by a key: a host may have thousands.
 func attachmentsBy(atts []api.Attachment, key func(a *api.Attachment) string) map[string][]api.Attachment {
 	by := map[string][]api.Attachment{}
 	for i := range atts {
@@ -125,8 +123,6 @@ func (m *Memory) grant(attachments ...api.Attachment) error {
 	})
 }
 
-// grantFound is grant for an attachment that was found to be this host's, if it is not yet known in
-// this form.
 func (m *Memory) grantFound(found api.Attachment) error {
 	if slices.ContainsFunc(m.granted(), func(a api.Attachment) bool {
 		return a.ID == found.ID && a.InstanceID == found.InstanceID && a.Location == found.Location

@@ -23,8 +23,6 @@ func (l *losses) letGo(ctx context.Context) error {
 	return errors.Join(append(errs, l.stopAll(ctx, lost)...)...)
 }
 
-// stopAll stops the instances of lost disks concurrently, because an instance with hanging storage
-// may take long.
 func (l *losses) stopAll(ctx context.Context, lost []LostDisk) []error {
 	errs := make([]error, len(lost))
 	var all sync.WaitGroup

@@ -22,7 +22,6 @@ func (u *Uplink) Listen(l Listener) {
 	l.Epoch(u.state.Epoch())
 }
 
-// listening returns the listeners, to call without a lock.
 func (u *Uplink) listening() []Listener {
 	u.mu.Lock()
 	defer u.mu.Unlock()

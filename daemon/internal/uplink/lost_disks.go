@@ -57,7 +57,6 @@ func (l *losses) settleLost(ctx context.Context) ([]LostDisk, error) {
 	return lost, l.memory.hasOnly(now)
 }
 
-// goneFrom returns the attachments that this host was granted and that are not in own any more.
 func (l *losses) goneFrom(own []api.Attachment) []api.Attachment {
 	still := attachmentsBy(own, attachmentOf)
 	return slices.DeleteFunc(l.memory.everGranted(), func(g api.Attachment) bool {
@@ -130,14 +129,13 @@ func (l *losses) findLost(doms []hv.Domain, unreadable []hv.UnreadableDomain, go
 	return lost
 }
 
-// diskOn returns the disk of a domain, running or defined, that has an image in its chain, or
-// mirrors into it, or "". After an error there may be such a disk.
+// diskOn returns the disk of a domain that has an image in its chain, or mirrors into it. After an
+// error there may be such a disk.
 func diskOn(dom *hv.Domain, path string) (target string, err error) {
 	_, target, err = location.DiskOf([]hv.Domain{*dom}, path)
 	return target, err
 }
 
-// covered reports whether an attachment of this host permits the domain an image.
 func covered(dom *hv.Domain, path string, own []api.Attachment) (yes bool, err error) {
 	place := location.PlaceOf(path)
 	for _, a := range own {
@@ -202,7 +200,6 @@ func (l *losses) reconsider(ctx context.Context) {
 	}
 }
 
-// unguard clears the fence's guards of instances that are in before and not in after.
 func (l *losses) unguard(before, after []LostDisk) error {
 	var errs []error
 	for _, d := range before {

@@ -37,21 +37,18 @@ func newMemory(cfg *Config) (*Memory, error) {
 	return m, nil
 }
 
-// register sets the name of this host at the registry.
 func (m *Memory) register(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.registered = name
 }
 
-// readAt returns when the view was read, zero if there is none.
 func (m *Memory) readAt() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.view.ReadAt
 }
 
-// grants returns the number of grants of this process.
 func (m *Memory) grants() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,14 +62,12 @@ func (m *Memory) confirmedSince(t time.Time) bool {
 	return m.currentAt.After(t)
 }
 
-// ours reports whether a host name or id is this host's.
 func (m *Memory) ours(host string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.oursLocked(host)
 }
 
-// oursLocked reports whether a host name or id is this host's. The caller holds mu.
 func (m *Memory) oursLocked(host string) bool {
 	return host != "" && (host == m.hostID || host == m.hostName || host == m.registered)
 }
@@ -87,5 +82,4 @@ func (m *Memory) volumeNames() map[string]string {
 	return names
 }
 
-// errChanged reports whether err differs from the previous error, which is nil if there was none.
 func errChanged(last, err error) bool { return last == nil || last.Error() != err.Error() }

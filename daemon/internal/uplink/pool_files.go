@@ -15,12 +15,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// filesTimeout bounds a report's wait for the filesystems of named files.
 const filesTimeout = 3 * time.Second
 
 var errNoAnswer = errors.New("the storage of a file that a domain names does not answer")
 
-// namedFiles is the filesystems' data about files that domains name.
 type namedFiles struct {
 	real map[string]string
 	// beneath has the lower images of a stopped disk, by the top image's path.
@@ -44,7 +42,6 @@ func (n *namedFiles) at(path string) string {
 // fileLooker reads files, at most once at a time: silent storage may block a read for ever.
 type fileLooker struct{ busy atomic.Bool }
 
-// look reads the files that domains name, and resolves paths.
 func (l *fileLooker) look(ctx context.Context, pools []api.Pool, doms []hv.Domain, attachments []api.Attachment, volumes []placed) (*namedFiles, error) {
 	if l.busy.Swap(true) {
 		return nil, errNoAnswer
@@ -98,7 +95,6 @@ func lookAtFiles(pools []api.Pool, doms []hv.Domain, attachments []api.Attachmen
 	return n
 }
 
-// follow records the resolved path of an existing path.
 func (n *namedFiles) follow(path string) {
 	if !filepath.IsAbs(path) {
 		return
@@ -108,8 +104,6 @@ func (n *namedFiles) follow(path string) {
 	}
 }
 
-// lookBeneath reads the lower images of a defined disk, which libvirt does not report for a domain
-// that is off.
 func (n *namedFiles) lookBeneath(disk *hv.Disk) {
 	top := disk.Top().Path
 	paths, err := location.Beneath(disk)

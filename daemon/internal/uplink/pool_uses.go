@@ -73,7 +73,6 @@ type use struct {
 	pool string
 }
 
-// isIn reports whether the use is at or below the pool's path, literally or with resolved links.
 func (u *use) isIn(p *api.Pool, files *namedFiles) bool {
 	if u.pool != "" {
 		return u.pool == p.Name
@@ -83,8 +82,7 @@ func (u *use) isIn(p *api.Pool, files *namedFiles) bool {
 	return p.Covers(u.Path) || real.Covers(files.at(u.Path))
 }
 
-// usesOf returns a domain's uses, except the images of these attachments. A disk with other images
-// than its attachment's is a use.
+// usesOf: a disk with other images than its attachment's is a use.
 func usesOf(d *hv.Domain, attachments []api.Attachment, files *namedFiles) (uses []use, unknown []api.PoolUse) {
 	mine := map[string]bool{}
 	inPools := map[[2]string]bool{}

@@ -8,8 +8,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// placedVolumes returns the registry's locations of this host's attachments and unattached
-// volumes.
 func (u *Uplink) placedVolumes(granted []api.Attachment) []placed {
 	var out []placed
 	for i := range granted {

@@ -15,7 +15,7 @@ import (
 )
 
 type reportResult struct {
-	busy bool // a migration is open
+	busy bool
 	// blind is libvirt's error if instances are missing.
 	blind error
 	// noPools is libvirt's error if pools are missing.

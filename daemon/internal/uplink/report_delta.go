@@ -12,14 +12,12 @@ import (
 )
 
 const (
-	// sizesEvery is the least interval of full reports that only update free space.
+	// sizesEvery is the least interval of reports of free space alone.
 	sizesEvery = 30 * time.Second
 	// wholeEvery is the interval of full reports, changed or not.
 	wholeEvery = 5 * time.Minute
 )
 
-// lastReport is the last full report that the registry took, and when; heard is when it last took
-// the report or its digest.
 type lastReport struct {
 	report    api.HostReport
 	digest    string
@@ -42,7 +40,6 @@ func (l lastReport) says(r api.HostReport, sizes bool) bool {
 		slices.EqualFunc(r.Pools, l.report.Pools, func(a, b api.Pool) bool { return samePool(a, b, sizes) })
 }
 
-// samePool reports whether a pool is unchanged, with or without its sizes.
 func samePool(a, b api.Pool, sizes bool) bool {
 	a.UpdatedAt = b.UpdatedAt
 	if !sizes {
@@ -51,13 +48,11 @@ func samePool(a, b api.Pool, sizes bool) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// reportLater reports whether the registry has refused too many reports from this host.
 func reportLater(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Details[api.DetailReportLater] == true
 }
 
-// reportWhole reports whether the registry does not know a digest's report.
 func reportWhole(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Code == api.CodeConflict && e.Details[api.DetailReportWhole] == true

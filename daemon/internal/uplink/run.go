@@ -34,8 +34,8 @@ func (u *Uplink) Run(ctx context.Context) error {
 	}
 }
 
-// beat makes a report, or an attempt to come back from a fence, and returns the time until the
-// next beat. An unchanged host calls the registry only when a report is due.
+// beat returns the time until the next beat. An unchanged host calls the registry only when a
+// report is due.
 func (u *Uplink) beat(ctx context.Context, changed bool) time.Duration {
 	if err := u.comeBack(ctx); err != nil {
 		if u.note(err) {

@@ -18,8 +18,7 @@ type Site struct {
 	up *Uplink
 }
 
-// Site returns the registry for this host's operations. A change without a method below is only
-// sent by sendFenced.
+// Site returns the registry for this host's operations.
 func (u *Uplink) Site(r *client.Registry) *Site {
 	return &Site{Registry: r.ChangesThrough(u.sendFenced), up: u}
 }
@@ -55,8 +54,7 @@ func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	return err
 }
 
-// waiting returns the error that makes an operation wait until the host is back, and then check
-// whether it may continue.
+// waiting makes an operation wait until the host is back, and then check whether it may continue.
 func waiting(err error) error {
 	return api.Errorf(api.CodeRegistryUnavailable, "%v", err)
 }

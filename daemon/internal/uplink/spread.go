@@ -24,10 +24,8 @@ const spreadMax = 10 * time.Second
 // each second, by the report interval.
 func (u *Uplink) spread() time.Duration { return min(u.quietFor()/20, spreadMax) }
 
-// retryIn returns the delay before the next call of a silent registry.
 func (u *Uplink) retryIn() time.Duration { return u.around(max(retryEvery, u.spread())) }
 
-// around returns a random time between 0.5 d and 1.5 d.
 func (u *Uplink) around(d time.Duration) time.Duration { return u.within(d/2, d+d/2) }
 
 func (u *Uplink) within(a, b time.Duration) time.Duration {

@@ -18,7 +18,6 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// savedState is the stored content of a State.
 type savedState struct {
 	// Epoch is the newest epoch that this host took on.
 	Epoch int64             `json:"epoch"`
@@ -118,7 +117,6 @@ func (s *State) RegistryID() string {
 	return ""
 }
 
-// fence returns a copy of this host's fence, or nil.
 func (s *State) fence() *Fence {
 	f := s.current().Fence
 	if f == nil {

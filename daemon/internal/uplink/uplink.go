@@ -20,32 +20,26 @@ type Uplink struct {
 	*losses
 	*drifts
 
-	cfg   Config
-	state *State
-	ready chan struct{}
-	once  sync.Once
-	// changed receives a value, without blocking, to request a report.
+	cfg     Config
+	state   *State
+	ready   chan struct{}
+	once    sync.Once
 	changed chan struct{}
-	// random returns a number from 0 to 1 (spread.go).
-	random func() float64
-	// session identifies this process for the registry.
+	random  func() float64
 	session string
 
 	// reporting serialises reports, so that the last answer is the newest.
 	reporting ctxMutex
 	files     fileLooker
 	// halted: the ops are halted.
-	halted atomic.Bool
-	// polling counts the polls for tasks that are open or about to begin.
+	halted  atomic.Bool
 	polling atomic.Int32
 	// pendingView is a view without confirmation, guarded by reporting.
 	pendingView *pendingView
 	// halting receives the present halt's result, or is nil. Only Run uses it.
-	halting chan error
-	// lastReport is the last full report, guarded by reporting.
+	halting    chan error
 	lastReport lastReport
 
-	// tasks are the running tasks.
 	tasks claims
 
 	mu    sync.Mutex
@@ -60,7 +54,6 @@ type Uplink struct {
 	passing map[string]bool
 }
 
-// reportTimeout bounds one report.
 const reportTimeout = 10 * time.Second
 
 // New returns an uplink with an earlier process's stored data. It does nothing before Run or the
@@ -95,7 +88,7 @@ func (u *Uplink) Changed() {
 	}
 }
 
-// note stores why the registry cannot be used, and reports whether the reason is new.
+// note reports whether the reason is new.
 func (u *Uplink) note(err error) (news bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

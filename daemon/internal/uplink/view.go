@@ -8,8 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// View is the registry's last data that this host may see. It answers reads for a silent registry,
-// and has the host's attachments at a fence.
+// View is the registry's last data that this host may see. It has the host's attachments at a
+// fence.
 type View struct {
 	// ReadAt is the time of the read, for people; Mark is the registry's mark then.
 	ReadAt      time.Time         `json:"read_at"`

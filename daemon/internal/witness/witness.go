@@ -25,7 +25,7 @@ type Kernel interface {
 
 // Held is how, according to the kernel, the process of a domain has an image open.
 type Held struct {
-	Process        bool // the domain has a process
+	Process        bool
 	Open, Writable bool
 	// PID is the number of a process that has the image open.
 	PID int

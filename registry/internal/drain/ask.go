@@ -77,12 +77,10 @@ func (l *Loop) askWhy(ctx context.Context, d api.Drain, v api.DrainVolume, m api
 	})
 }
 
-// endedAs returns the error for a migration that ended for an unknown reason.
 func endedAs(m api.Migration) *api.Error {
 	return api.Errorf(api.CodeConflict, "migration %s of volume %s ended as %s; the volume stays where it was", m.ID, m.VolumeName, m.State)
 }
 
-// ask requests the move of a volume, in the background.
 func (l *Loop) ask(ctx context.Context, d api.Drain, v api.DrainVolume) {
 	l.background(ctx, d, v, func(ctx context.Context) error {
 		// The previous call may have settled the volume since this round began.
@@ -105,7 +103,6 @@ func (l *Loop) ask(ctx context.Context, d api.Drain, v api.DrainVolume) {
 	})
 }
 
-// movesShared reports whether a volume moves together with several instances.
 func movesShared(d api.Drain, v api.Volume) bool {
 	return d.Request().MovesShared() && len(v.Attachments) > 1
 }
@@ -151,7 +148,6 @@ func (l *Loop) background(ctx context.Context, d api.Drain, v api.DrainVolume, d
 	})
 }
 
-// request returns the call that moves a volume.
 func (l *Loop) request(ctx context.Context, d api.Drain, v api.DrainVolume) (relay.Request, error) {
 	host, err := l.cfg.Placement.Host(ctx, v.Host)
 	if err != nil {
@@ -167,7 +163,6 @@ func (l *Loop) request(ctx context.Context, d api.Drain, v api.DrainVolume) (rel
 	}.With(d.Request().Target())
 }
 
-// heard records a host's answer to the call that moves a volume.
 func (l *Loop) heard(ctx context.Context, d api.Drain, v api.DrainVolume, status int, body []byte, err error) error {
 	if err != nil {
 		return l.notAsked(ctx, d, v, err)
@@ -184,7 +179,6 @@ func (l *Loop) heard(ctx context.Context, d api.Drain, v api.DrainVolume, status
 	return l.refused(ctx, d, v, refused)
 }
 
-// refused records why a volume is not moved, now or at all.
 func (l *Loop) refused(ctx context.Context, d api.Drain, v api.DrainVolume, refused *api.Error) error {
 	if passes(refused) {
 		return l.putOff(ctx, d, v, refused)

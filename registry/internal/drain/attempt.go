@@ -42,7 +42,6 @@ func (l *Loop) attempt(ctx context.Context, d api.Drain, v api.DrainVolume, want
 	}
 }
 
-// nextAttempt returns the first attempt that no other may follow.
 func (l *Loop) nextAttempt(ctx context.Context, d api.Drain, v api.DrainVolume) (string, error) {
 	return l.attempt(ctx, d, v, func(id string, a api.TaskAnswer) (bool, error) {
 		again, err := l.again(ctx, d, v, id, a)
@@ -74,8 +73,7 @@ func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, id str
 	return l.cameBack(ctx, d, m)
 }
 
-// mayFollow reports whether another attempt may follow this refusal: it is temporary, or due to
-// another migration of the volume.
+// mayFollow reports whether a refusal is temporary, or due to another migration of the volume.
 func mayFollow(refused *api.Error) bool {
 	return passes(refused) || refused.Code == api.CodeMigrationActive
 }
@@ -95,7 +93,6 @@ func (l *Loop) cameBack(ctx context.Context, d api.Drain, m api.Migration) (bool
 	return volume.Location.Pool == d.Pool, err
 }
 
-// begun returns the id of the migration in an answer.
 func begun(body []byte) (string, error) {
 	var answer struct {
 		Migration api.Migration `json:"migration"`
@@ -109,7 +106,6 @@ func begun(body []byte) (string, error) {
 	return answer.Migration.ID, nil
 }
 
-// op queries the op that began the migration of a volume.
 func (l *Loop) op(ctx context.Context, d api.Drain, v api.DrainVolume) (api.Op, error) {
 	id, err := l.attempt(ctx, d, v, func(_ string, a api.TaskAnswer) (bool, error) {
 		migration, err := begun(a.Body)
@@ -121,7 +117,6 @@ func (l *Loop) op(ctx context.Context, d api.Drain, v api.DrainVolume) (api.Op, 
 	return l.readOp(ctx, d, v, id)
 }
 
-// readOp queries the op of an attempt.
 func (l *Loop) readOp(ctx context.Context, d api.Drain, v api.DrainVolume, id string) (api.Op, error) {
 	host, err := l.cfg.Placement.Host(ctx, v.Host)
 	if err != nil {
@@ -134,7 +129,6 @@ func (l *Loop) readOp(ctx context.Context, d api.Drain, v api.DrainVolume, id st
 	return relay.ReadOp(status, body)
 }
 
-// taskNamespace is the UUID namespace for the ids of drains' tasks.
 var taskNamespace = uuid.MustParse("5f1d5c1e-3c0c-5a7e-9a51-6f8a4d1c2b70")
 
 func taskID(drainID, volumeID string, n int) string {

@@ -60,12 +60,10 @@ type Loop struct {
 	queue reconcile.WorkQueue[workKey]
 }
 
-// workKey identifies a volume of a drain.
 type workKey struct{ drain, volume string }
 
 func keyOf(d api.Drain, v api.DrainVolume) workKey { return workKey{d.ID, v.VolumeID} }
 
-// call identifies the loop in the audit trail.
 var call = store.Call{Who: "drain"}
 
 func (l *Loop) settle(ctx context.Context, d api.Drain, v api.DrainVolume, state string, why *api.Error) error {

@@ -17,7 +17,6 @@ func New(c Config) *Loop {
 	return l
 }
 
-// reconcile advances every drain as far as possible now.
 func (l *Loop) reconcile(ctx context.Context) error {
 	drains, err := l.cfg.Drains.Open(ctx)
 	if err != nil {
@@ -81,8 +80,7 @@ func (l *Loop) finish(ctx context.Context, d api.Drain) error {
 }
 
 // begin starts the move of a volume, which counts as moving before its host is asked. It leaves a
-// volume for later if its host is not connected, its instance is locked by another move, or it must
-// wait before the next try.
+// volume for later if its host is not connected, or its instance is locked by another move.
 func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool, error) {
 	if !l.queue.Due(keyOf(d, v)) {
 		return false, nil
@@ -127,7 +125,6 @@ func (l *Loop) held(ctx context.Context, v api.Volume) (bool, error) {
 	return i.LockedBy != "" && v.MigrationID == "", err
 }
 
-// take records a volume as moving, by a host or by the registry, and requests the move.
 func (l *Loop) take(ctx context.Context, d api.Drain, v api.DrainVolume, host string) (bool, error) {
 	v.State, v.Host, v.MigrationID, v.Error = api.DrainVolumeMoving, host, "", nil
 	err := l.cfg.Drains.SetVolume(ctx, call, d.ID, v)

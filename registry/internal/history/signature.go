@@ -19,7 +19,6 @@ func NewKey() []byte {
 	return key
 }
 
-// sign returns the mark with its signature under key.
 func sign(key []byte, mark api.RegistryMark) api.RegistryMark {
 	mac := hmac.New(sha256.New, key)
 	// No field contains a line break, and their order is fixed, so the text is unambiguous.
@@ -28,7 +27,6 @@ func sign(key []byte, mark api.RegistryMark) api.RegistryMark {
 	return mark
 }
 
-// isSigned reports whether the mark has a valid signature under key.
 func isSigned(key []byte, mark api.RegistryMark) bool {
 	return hmac.Equal([]byte(sign(key, mark).Signature), []byte(mark.Signature))
 }

@@ -19,13 +19,11 @@ import (
 // also has the rows of hosts as of the last commit, so that an unchanged report does not read the
 // database. It is safe for concurrent use.
 type Cache struct {
-	mu   sync.Mutex
-	byID map[string]*State
-	// hostOfMigration has the host that reports each open migration, by migration id.
+	mu              sync.Mutex
+	byID            map[string]*State
 	hostOfMigration map[string]string
 	// foreign has the hosts that run an instance without having it, by instance id.
-	foreign map[string][]string
-	// reporting has the hosts with a report that is being stored. The channel is closed afterwards.
+	foreign   map[string][]string
 	reporting map[string]chan struct{}
 }
 
@@ -82,13 +80,11 @@ type State struct {
 	digest string
 	// compared means that the host's mark was compared with the registry's history since the start.
 	compared bool
-	// mark is the last mark given to the host.
-	mark api.RegistryMark
+	mark     api.RegistryMark
 	// migrations has the last reported open migrations of the host, by id. The map is replaced,
 	// never changed.
 	migrations map[string]api.Migration
-	// foreign has the ids of instances that run on the host and are not its own.
-	foreign []string
+	foreign    []string
 }
 
 // New returns a cache of the stored hosts.

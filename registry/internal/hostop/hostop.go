@@ -168,7 +168,6 @@ func (c *Client) Begun(ctx context.Context, key string) (bool, error) {
 	return !withdrawn, err
 }
 
-// follow polls a host for an op until it ends.
 func (c *Client) follow(ctx context.Context, req relay.Request) (Outcome, error) {
 	req.Wait = opWait
 	for {

@@ -55,7 +55,6 @@ func (r Request) key() string {
 	return r.Owner + " " + r.OpID
 }
 
-// lookUpAnswer decodes the kept answer to the request, if there is one.
 func lookUpAnswer(ctx context.Context, tx *Tx, req Request, hash []byte, answer any) (found bool, err error) {
 	if req.OpID == "" {
 		return false, nil

@@ -32,7 +32,6 @@ type checkpointer struct {
 	stopped chan struct{}
 }
 
-// startCheckpointer starts a checkpointer for a log of at least pages pages.
 func startCheckpointer(wal *sqlitedb.Checkpointer, w *writer, pages int) *checkpointer {
 	c := &checkpointer{wal: wal, writer: w, pages: pages, closing: make(chan struct{}), stopped: make(chan struct{})}
 	go c.run()

@@ -14,7 +14,6 @@ const maxStatements = 512
 // prepared is a statement that its transaction, or the database, closes.
 type prepared struct{ *sql.Stmt }
 
-// statements has the writer's prepared statements, by query. Only the writer's goroutine uses them.
 type statements struct {
 	db       *sql.DB
 	prepared map[string]prepared
@@ -41,7 +40,6 @@ func (s *statements) learn(ctx context.Context) {
 	clear(s.unknown)
 }
 
-// statement returns the prepared statement of query for tx, false if there is none yet.
 func (s *statements) statement(ctx context.Context, tx *sql.Tx, query string) (prepared, bool) {
 	stmt, ok := s.prepared[query]
 	if !ok {

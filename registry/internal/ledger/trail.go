@@ -86,7 +86,6 @@ func (tx *Change) AddEvent(ctx context.Context, e api.Event) (api.Event, error) 
 	return e, nil
 }
 
-// passFaultPoints calls Options.FaultPoint before and after the commit of an event.
 func (tx *Change) passFaultPoints(e api.Event) {
 	if tx.faultPoint == nil {
 		return

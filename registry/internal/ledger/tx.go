@@ -29,13 +29,11 @@ type Tx struct {
 	end, endBefore *End
 	cache          Cache
 	// answers has false for keys without an answer. Other keys may have one.
-	answers map[string]bool
-	// after runs after the commit.
+	answers     map[string]bool
 	after       []func()
 	afterBefore int
 }
 
-// commit returns once the transaction is on stable storage.
 func (t *Tx) commit() error {
 	if err := t.tx.Commit(); err != nil {
 		return fmt.Errorf("commit: %w", err)
@@ -46,7 +44,7 @@ func (t *Tx) commit() error {
 	return nil
 }
 
-// rollback undoes the transaction. It returns no error if SQLite has already done so.
+// rollback returns no error if SQLite has already done so.
 func (t *Tx) rollback() error {
 	if err := t.tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) && t.broken == nil {
 		return fmt.Errorf("roll back: %w", err)
@@ -102,7 +100,6 @@ func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Re
 	return t.write(ctx, query, args...)
 }
 
-// write is ExecContext for tables that no Cache has.
 func (t *Tx) write(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if t.savepoints && !t.saved {
 		if err := t.runNoArgs(ctx, "SAVEPOINT change"); err != nil {

@@ -65,8 +65,7 @@ type maintenance struct {
 	done chan error
 }
 
-// startWriter starts a writer. It calls announce after each commit, before the changes are
-// answered.
+// startWriter: the writer calls announce after each commit, before the changes are answered.
 func startWriter(db *sql.DB, end End, o Options, announce func()) *writer {
 	w := &writer{
 		statements: newStatements(db),
@@ -96,13 +95,11 @@ func (noCache) BeforeExec(string) {}
 func (noCache) Undo()             {}
 func (noCache) Reset()            {}
 
-// stop waits for the running commit and ends the writer.
 func (w *writer) stop() {
 	close(w.closing)
 	<-w.stopped
 }
 
-// submit is Ledger.Submit for a change with its answer kept under key.
 func (w *writer) submit(ctx context.Context, key string, do func(context.Context, *Tx) error) error {
 	c := submission{ctx: ctx, key: key, do: do, done: make(chan error, 1)}
 	select {
@@ -128,7 +125,6 @@ func (w *writer) submit(ctx context.Context, key string, do func(context.Context
 	}
 }
 
-// pause runs do between two transactions and returns its error.
 func (w *writer) pause(ctx context.Context, do func() error) error {
 	m := maintenance{do: do, done: make(chan error, 1)}
 	select {
@@ -199,7 +195,6 @@ func (w *writer) gather(batch []submission) []submission {
 	return batch
 }
 
-// commit makes the changes of batch in one transaction, then answers each.
 func (w *writer) commit(batch []submission) {
 	begin := time.Now()
 	results := make([]error, len(batch))
@@ -272,7 +267,6 @@ func (w *writer) try(ctx context.Context, batch []submission, results []error, s
 	return nil
 }
 
-// keysOf returns the keys of the changes that have one.
 func keysOf(batch []submission) (keys []string) {
 	for _, c := range batch {
 		if c.key != "" {

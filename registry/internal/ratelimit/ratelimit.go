@@ -20,7 +20,6 @@ type Limit struct {
 	callers map[string]*allowance
 }
 
-// allowance is the limit of one caller.
 type allowance struct {
 	limiter *rate.Limiter
 	// refused counts the refusals since the caller was last allowed.

@@ -31,7 +31,6 @@ type WorkQueue[K comparable] struct {
 	later map[K]*delay
 }
 
-// delay is the delay of the calls for a key.
 type delay struct {
 	until   time.Time
 	backoff retry.Backoff
@@ -56,7 +55,6 @@ func (c *WorkQueue[K]) Go(key K, do func() error) {
 	})
 }
 
-// end removes the running call for key, and reports whether a caller has found the key busy.
 func (c *WorkQueue[K]) end(key K, err error) (found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -43,7 +43,6 @@ func (r *Relay) Do(ctx context.Context, req Request) (status int, body []byte, e
 	return e.answer.Status, e.answer.Body, e.err
 }
 
-// ask sends the request, unless it was sent before, and returns the pendingTask to wait for.
 func (r *Relay) ask(ctx context.Context, req Request) (*pendingTask, error) {
 	task := api.Task{
 		ID: req.Key, Host: req.HostName, Who: req.Who, Method: req.Method, Path: req.Path, State: api.TaskQueued, CreatedAt: time.Now().UTC(),
@@ -146,8 +145,7 @@ func (r *Relay) PresentHosts(ctx context.Context, known KnownHosts) ([]string, e
 	return ids, nil
 }
 
-// absent returns the error for a host that is not present, with the time since its last poll: a
-// registry that has just started does not know present hosts yet.
+// absent: a registry that has just started does not know present hosts yet.
 func (r *Relay) absent(hostID, name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

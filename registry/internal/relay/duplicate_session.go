@@ -19,7 +19,6 @@ const (
 	sessionsKept = 8
 )
 
-// sessions has the sessions that polled for a host.
 type sessions struct {
 	seen []string
 	// back is the time of the last return of a replaced session, duplicated the time when a second
@@ -53,7 +52,6 @@ func (s *sessions) note(session string) (news bool) {
 	return news
 }
 
-// isDuplicated reports whether two daemons poll as this host.
 func (s *sessions) isDuplicated() bool {
 	return !s.duplicated.IsZero() && time.Since(s.duplicated) < duplicateWithin
 }

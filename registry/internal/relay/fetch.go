@@ -178,7 +178,7 @@ func (r *Relay) handOut(ctx context.Context, h *host, p *poll, call store.Call, 
 	return tasks, nil
 }
 
-// dequeue empties the queue of a host and returns it; nil for a poll that was replaced.
+// dequeue returns nil for a poll that was replaced.
 func (r *Relay) dequeue(h *host, p *poll) []*pendingTask {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -241,7 +241,6 @@ func (r *Relay) answerRead(hostID, taskID string, a api.TaskAnswer) error {
 	return nil
 }
 
-// admitSession refuses a poll of a host with two daemons; it logs and audits a new duplicate.
 func (r *Relay) admitSession(ctx context.Context, hostID, session string) error {
 	r.mu.Lock()
 	h := r.host(hostID)

@@ -125,7 +125,6 @@ func (r *Relay) expire(e *pendingTask) {
 	r.finish(e, answer, err)
 }
 
-// giveUp returns an answer that came at the last moment, or the error for a task without one.
 func (r *Relay) giveUp(e *pendingTask) (api.TaskAnswer, error) {
 	if isRead(e.id) {
 		return api.TaskAnswer{}, api.Errorf(api.CodeHypervisorUnavailable,

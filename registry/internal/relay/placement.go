@@ -52,7 +52,6 @@ func PlacementOf(s *store.Store, present func(hostID string) bool) Placement {
 	}
 }
 
-// everything is the registry's own view.
 var everything = store.Viewer{}
 
 // Host returns the host that ref names. It refuses a fenced host, which must not be asked for
@@ -135,7 +134,6 @@ func (p Placement) Lost(ctx context.Context, v api.Volume) (host api.Host, lost 
 	return host, true, nil
 }
 
-// hostsOf returns the names of the hosts that can answer for a volume, best first; at least one.
 func (p Placement) hostsOf(ctx context.Context, v api.Volume) ([]string, error) {
 	if v.MigrationID != "" {
 		m, err := p.Migrations.Get(ctx, v.MigrationID, everything)
@@ -153,8 +151,6 @@ func (p Placement) hostsOf(ctx context.Context, v api.Volume) ([]string, error) 
 	return p.reaching(ctx, v)
 }
 
-// reaching returns the names of the hosts that reach the bytes of a volume, the host of its row
-// first.
 func (p Placement) reaching(ctx context.Context, v api.Volume) ([]string, error) {
 	names := []string{v.Host}
 	if v.Location.Pool == "" {
@@ -265,7 +261,6 @@ func (p Placement) Create(ctx context.Context, ref string, in api.VolumeCreate) 
 		api.Errorf(api.CodeNoCapablePool, "no host has an active pool for a volume of type %s; nothing was done", volumeType.Name))
 }
 
-// defaultType is the type of a volume created without a type.
 const defaultType = "default"
 
 // roomiest returns the host with the most free space in a pool that fits, present hosts first.

@@ -29,7 +29,6 @@ func (r Request) Op() Request {
 	return r
 }
 
-// pathWithWait returns the path of the request, with the time that its host may wait.
 func (r Request) pathWithWait() string {
 	if r.Wait == 0 {
 		return r.Path

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package relay passes calls from the registry's callers to hosts. The registry never connects to a
-// host: a daemon fetches its tasks by long poll and posts the answers. The package knows which
-// hosts are present, which host must answer for an object, which callers wait for a task, and the
-// error of a task without an answer. It does not know the meaning of a task.
+// host: a daemon fetches its tasks by long poll and posts the answers. The package does not know
+// the meaning of a task.
 package relay
 
 import (
@@ -37,11 +36,9 @@ type pendingTask struct {
 
 // host is a host that has polled, or that has a task. The relay's mu guards its fields.
 type host struct {
-	// resume is held while the tasks of a new session are determined.
 	resume sync.Mutex
 
-	session string // the daemon's session that has got the tasks; "" if uncertain
-	// sessions has the recent sessions.
+	session  string // the daemon's session that has got the tasks; "" if uncertain
 	sessions sessions
 	polls    int
 	last     time.Time // the end of the last poll; zero before the first
@@ -51,7 +48,6 @@ type host struct {
 	announced *protocol.Announcement
 }
 
-// poll is an open long poll.
 type poll struct {
 	wake       chan struct{}
 	superseded chan struct{}
@@ -148,7 +144,6 @@ type Request struct {
 	Asked workflow.TaskRequest
 }
 
-// asked returns the request for comparison with a repeated request.
 func (r Request) asked() workflow.TaskRequest {
 	if r.Asked.Path != "" {
 		return r.Asked

@@ -13,14 +13,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/relay"
 )
 
-// askHost sends a host a query about the objects in refs, and returns its answer.
 func askHost[Out any](ctx context.Context, via *relay.Relay, who string, host api.Host, route routes.Route[routes.None, Out], refs ...string) (out Out, err error) {
 	return answerOf[Out](ctx, via, relay.Request{
 		HostID: host.ID, HostName: host.Name, Who: who, Method: route.Method, Path: route.PathOf(refs...),
 	}, route.Noun)
 }
 
-// answerOf sends a host a request, and decodes the noun of its answer.
 func answerOf[Out any](ctx context.Context, via *relay.Relay, req relay.Request, noun string) (out Out, err error) {
 	status, body, err := via.Do(ctx, req)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// attachmentAPI answers the requests about attachments that need more than the store.
 type attachmentAPI struct {
 	attachments *store.Attachments
 	hosts       *store.Hosts
@@ -45,8 +44,6 @@ func (s *attachmentAPI) remove(w http.ResponseWriter, r *http.Request) error {
 	return relaying(s.forward, ofAttachment[routes.None](s.targets))(w, r)
 }
 
-// deleteShelved deletes an attachment of an instance without a host; false means that another way
-// applies.
 func (s *attachmentAPI) deleteShelved(w http.ResponseWriter, r *http.Request) (done bool, err error) {
 	call, err := readCall(r)
 	if err != nil {
@@ -64,7 +61,6 @@ func (s *attachmentAPI) deleteShelved(w http.ResponseWriter, r *http.Request) (d
 	return done, err
 }
 
-// forceDelete deletes an attachment of a fenced host; false means that its host must do it.
 func (s *attachmentAPI) forceDelete(w http.ResponseWriter, r *http.Request) (done bool, err error) {
 	call, err := readCall(r)
 	if err != nil {

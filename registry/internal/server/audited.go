@@ -21,12 +21,10 @@ var audited = map[string]string{
 	routes.DeleteAttachment.String(): "attachment.delete",
 }
 
-// objects has the kinds of objects of these routes.
 var objects = map[string]string{
 	"host.fence": "host/", "host.forget": "host/", "migration.abandon": "migration/", "attachment.delete": "attachment/",
 }
 
-// refusals audits refused requests.
 type refusals struct {
 	trail *store.Trail
 	log   *slog.Logger
@@ -45,7 +43,6 @@ func (s *refusals) audit(r *http.Request, refusal error) {
 	}
 }
 
-// clip truncates a caller's text for messages.
 func clip(text string) string {
 	const most = 80
 	if len(text) > most {

@@ -80,7 +80,6 @@ func callerOf(r *http.Request) string {
 	return identityOf(r)
 }
 
-// viewerOf returns the viewer of a request: the calling host, or an operator.
 func viewerOf(r *http.Request) store.Viewer {
 	if id, ok := mtls.IdentityOf(r.Context()); ok {
 		return store.Viewer{HostID: id.ID} // empty for operators

@@ -19,14 +19,12 @@ const (
 	checkFail = "fail"
 )
 
-// statusAPI answers the request for the status of the site.
 type statusAPI struct {
 	*Config
 	views *views
 	since time.Time
 }
 
-// databaseCheck reports whether the registry accepts changes.
 func (s *statusAPI) databaseCheck() api.Check {
 	reason, readOnly := s.Store.ReadOnly()
 	if !readOnly {
@@ -38,7 +36,6 @@ func (s *statusAPI) databaseCheck() api.Check {
 	}
 }
 
-// silentHosts lists the hosts that do not report, with the duration.
 func silentHosts(hosts []api.Host, now time.Time) []string {
 	var out []string
 	for _, h := range hosts {
@@ -96,7 +93,6 @@ func (s *statusAPI) auditCheck() api.Check {
 	return api.Check{Name: "audit trail", Status: checkOK, Message: verified(last.Events) + ", " + last.At.Format(time.RFC3339)}
 }
 
-// verified returns a text with the number of intact events at the last read. There may be more now.
 func verified(events int64) string {
 	if events == 0 {
 		return "there was no event yet when it was last read"
@@ -104,7 +100,6 @@ func verified(events int64) string {
 	return counted(events, "event was as it was written when last read", "events were as they were written when last read")
 }
 
-// counted returns a number followed by one or more.
 func counted[N int | int64](n N, one, more string) string {
 	if n == 1 {
 		return "1 " + one
@@ -112,7 +107,6 @@ func counted[N int | int64](n N, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// sharedCheck reports the source of the sharing of pools.
 func sharedCheck(p store.SharedPools) api.Check {
 	check := api.Check{Name: "shared pools", Status: checkOK, Message: "as the site has named them"}
 	names := strings.Join(p.Reported, ", ")
@@ -130,7 +124,6 @@ func sharedCheck(p store.SharedPools) api.Check {
 	return check
 }
 
-// tlsCheck reports TLS files that could not be loaded.
 func tlsCheck(trouble error) api.Check {
 	if trouble == nil {
 		return api.Check{Name: "tls", Status: checkOK, Message: "certificates and deny-list are in use as they are"}
@@ -147,7 +140,6 @@ var renewals = map[string]string{
 	"authority": "make a new authority in time (" + Program + " init-ca in another directory); every certificate has to be issued anew by it",
 }
 
-// certificateChecks reports the expiry of the certificates.
 func (s *statusAPI) certificateChecks() []api.Check {
 	if s.Certificates == nil {
 		return nil
@@ -159,7 +151,6 @@ func (s *statusAPI) certificateChecks() []api.Check {
 	return checks
 }
 
-// elsewhereCheck reports guests that run on other images than their volumes.
 func elsewhereCheck(instances []string) api.Check {
 	return api.Check{
 		Name: "domains", Status: checkFail,

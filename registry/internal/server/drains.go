@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// drainAPI answers the requests about drains.
 type drainAPI struct {
 	drains  *workflow.Drains
 	hosts   *store.Hosts
@@ -25,7 +24,6 @@ type drainAPI struct {
 	streams *streams
 }
 
-// each visits the drains after an id, each with the obstacles to removing its pool.
 func (s *drainAPI) each(r *http.Request, after string, do ledger.Visit[api.Drain]) error {
 	return ledger.InChunks(after, func(d *api.Drain) string { return d.ID }, func(after string) ([]api.Drain, bool, error) {
 		found, more, err := s.drains.After(r.Context(), after)
@@ -52,14 +50,11 @@ func (s *drainAPI) show(ctx context.Context, ref string) (api.Drain, error) {
 	return one[0], err
 }
 
-// sayWhyVolumesWait sets the reasons of volumes that make no progress.
 func (s *drainAPI) sayWhyVolumesWait(ctx context.Context, d api.Drain) {
 	s.sayWhoIsAway(ctx, d)
 	s.sayWhatStands(ctx, d)
 }
 
-// sayWhatStands sets, for volumes with a stopped move, the reason, the commands that resolve it,
-// and the number of waiting volumes.
 func (s *drainAPI) sayWhatStands(ctx context.Context, d api.Drain) {
 	stopped := map[int]*api.Migration{}
 	pending := 0
@@ -93,7 +88,6 @@ func (s *drainAPI) sayWhatStands(ctx context.Context, d api.Drain) {
 	}
 }
 
-// sayWhoIsAway sets the reason of volumes that wait for their host.
 func (s *drainAPI) sayWhoIsAway(ctx context.Context, d api.Drain) {
 	if d.State != api.DrainRunning {
 		return
@@ -132,7 +126,6 @@ func (s *drainAPI) start(r *http.Request, call store.Call, in api.PoolDrain) (ap
 	return s.drains.Create(r.Context(), call, httpjson.Reference(r), in)
 }
 
-// set returns a handler that sets the state of a drain.
 func (s *drainAPI) set(to string) func(context.Context, store.Call, string, routes.None) (api.Drain, error) {
 	return func(ctx context.Context, call store.Call, ref string, _ routes.None) (api.Drain, error) {
 		return s.drains.SetState(ctx, call, ref, to)

@@ -8,7 +8,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// duplicateChecks reports every host with two daemons.
 func (s *statusAPI) duplicateChecks(ctx context.Context) (checks []api.Check) {
 	for _, id := range s.Relay.DuplicateSessions() {
 		name := id

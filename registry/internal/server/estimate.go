@@ -20,7 +20,6 @@ import (
 // usualRate is the assumed rate of an unknown disk, in bytes per second.
 const usualRate = workflow.UsualMemoryRate
 
-// estimateAPI estimates moves with paused guests.
 type estimateAPI struct {
 	volumes *store.Volumes
 	pools   *store.Pools
@@ -82,8 +81,6 @@ func (s *estimateAPI) freeAt(ctx context.Context, pool string, v api.Volume) (fr
 	return free, nil
 }
 
-// standstill returns the seconds that the slowest host needs to save and restore the RAM of its
-// guests.
 func (s *estimateAPI) standstill(ctx context.Context, guests []api.PausedInstance) (seconds float64, err error) {
 	of := map[string]int64{}
 	for _, g := range guests {
@@ -114,7 +111,6 @@ func copying(bytes int64, opts api.CopyOptions, measured float64) float64 {
 	return seconds
 }
 
-// memories asks the hosts of a volume's guests concurrently for the guests' memory.
 func (s *estimateAPI) memories(ctx context.Context, call store.Call, v api.Volume) ([]api.PausedInstance, error) {
 	guests, errs := make([]api.PausedInstance, len(v.Attachments)), make([]error, len(v.Attachments))
 	var asked sync.WaitGroup

@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// eventAPI answers the requests for the audit trail.
 type eventAPI struct {
 	trail *store.Trail
 }
@@ -54,7 +53,6 @@ func (s *eventAPI) list(w http.ResponseWriter, r *http.Request) error {
 	return routes.ListEvents.Write(w, http.StatusOK, events)
 }
 
-// lastOf returns the query parameter last, 0 if it is missing.
 func lastOf(query url.Values) (int, error) {
 	if !query.Has("last") {
 		return 0, nil

@@ -14,7 +14,6 @@ import (
 
 type handler = httpjson.Handler
 
-// read returns a route that answers with the result of do.
 func read[Out any](route routes.Route[routes.None, Out], do func(r *http.Request, query url.Values) (Out, error)) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		v, err := do(r, r.URL.Query())
@@ -25,7 +24,6 @@ func read[Out any](route routes.Route[routes.None, Out], do func(r *http.Request
 	})
 }
 
-// show returns a route that answers with the object that the path names.
 func show[T any](route routes.Route[routes.None, T], one func(context.Context, string, store.Viewer) (T, error)) httpjson.Route {
 	return read(route, func(r *http.Request, _ url.Values) (T, error) {
 		return one(r.Context(), httpjson.Reference(r), viewerOf(r))
@@ -52,7 +50,6 @@ func write[In, Out any](route routes.Route[In, Out], status int, do func(*http.R
 	})
 }
 
-// create returns a route that answers 201 with the result of do for the body.
 func create[In, Out any](route routes.Route[In, Out], do func(context.Context, store.Call, In) (Out, error)) httpjson.Route {
 	return write(route, http.StatusCreated, func(r *http.Request, call store.Call, in In) (Out, error) {
 		return do(r.Context(), call, in)
@@ -66,7 +63,6 @@ func change[In, Out any](route routes.Route[In, Out], do func(context.Context, s
 	})
 }
 
-// remove returns a route that answers with the removed object, as it was.
 func remove[Out any](route routes.Route[routes.None, Out], do func(context.Context, store.Call, string) (Out, error)) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		call, err := readCall(r)

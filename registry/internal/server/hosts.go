@@ -41,7 +41,6 @@ func (s *hostAPI) report(r *http.Request, call store.Call, in api.HostReport) (a
 	return host, err
 }
 
-// forget removes a host that will not return.
 func (s *hostAPI) forget(w http.ResponseWriter, r *http.Request) error {
 	call, err := readCall(r)
 	if err != nil {
@@ -118,7 +117,6 @@ func (s *hostAPI) tasks(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// pollOf reads the parameters of a long poll.
 func pollOf(query url.Values) (session string, wait time.Duration, err error) {
 	const longest = 128
 	session = query.Get("session")

@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// instanceAPI answers the requests about instances that need more than the store.
 type instanceAPI struct {
 	instances *store.Instances
 	shelf     *workflow.Shelf

@@ -25,7 +25,6 @@ const (
 	slotTimeout = 20 * time.Second
 )
 
-// limits counts the open requests of callers.
 type limits struct {
 	mu sync.Mutex
 	by map[string]*open
@@ -48,7 +47,7 @@ func (l *limits) enter(ctx context.Context, caller string, lasts bool) (leave fu
 	select {
 	case o.requests <- struct{}{}:
 		return leave, nil
-	default: // a waiting request needs a timer
+	default:
 	}
 	timeout := time.NewTimer(slotTimeout)
 	defer timeout.Stop()

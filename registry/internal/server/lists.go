@@ -18,7 +18,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// bound is how much of a list one answer has.
 type bound struct{ rows, bytes int }
 
 var (
@@ -28,7 +27,6 @@ var (
 	ofWhole = bound{1 << 30, 64 << 20}
 )
 
-// walk visits what the caller of a request sees of a list, after a key.
 type walk[T any] func(r *http.Request, after string, do ledger.Visit[T]) error
 
 // list answers with a page of what is visited, or with all of it to a caller that does not know
@@ -37,7 +35,7 @@ func list[T any](route routes.Route[routes.None, []T], each walk[T]) httpjson.Ro
 	return listFilled(route, each, nil)
 }
 
-// listFilled is list for things to which fill adds something, once they are read.
+// listFilled calls fill after the read.
 func listFilled[T any](route routes.Route[routes.None, []T], each walk[T], fill func(context.Context, T) T) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		found := page[T]{bound: ofWhole}
@@ -67,7 +65,6 @@ func wantsPages(r *http.Request) bool {
 	return r.URL.Query().Has(routes.AfterParameter) || len(protocol.AnnouncedIn(r.Header).Lacks([]string{protocol.Pages})) == 0
 }
 
-// page is a part of a list, up to a bound.
 type page[T any] struct {
 	bound
 	rows  []row[T]
@@ -108,7 +105,6 @@ func (p *page[T]) filled(fill func(T) T) (page[T], error) {
 	return out, nil
 }
 
-// write answers with the page, and where the next one begins.
 func (p *page[T]) write(w http.ResponseWriter, route routes.Route[routes.None, []T]) error {
 	texts := make([]json.RawMessage, len(p.rows))
 	for i, r := range p.rows {
@@ -121,7 +117,6 @@ func (p *page[T]) write(w http.ResponseWriter, route routes.Route[routes.None, [
 	return httpjson.WriteAll(w, http.StatusOK, nouns...)
 }
 
-// writeWhole answers with the page as a whole list, in its order.
 func (p *page[T]) writeWhole(w http.ResponseWriter, route routes.Route[routes.None, []T]) error {
 	if p.next != "" {
 		return api.Errorf(api.CodeInvalidArgument, "the list has more than %d MiB, which is the most in one answer; read it in pages: ask with the query parameter after, empty at first, and then the next of the answer before", ofWhole.bytes>>20)
@@ -137,7 +132,6 @@ func seen[T any](each func(ctx context.Context, as store.Viewer, after string, d
 	}
 }
 
-// inMemory visits a list that is read as a whole, since it is short.
 func inMemory[T any](all func(context.Context, store.Viewer) ([]T, error), key func(*T) string) walk[T] {
 	return func(r *http.Request, after string, do ledger.Visit[T]) error {
 		things, err := all(r.Context(), viewerOf(r))

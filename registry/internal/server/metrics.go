@@ -107,7 +107,6 @@ func (m *Metrics) request(route httpjson.Route, status int, took time.Duration) 
 	m.requests.WithLabelValues(route.Method+" "+route.Path, strconv.Itoa(status)).Observe(took.Seconds())
 }
 
-// counter counts the store's rows at each scrape.
 type counter struct {
 	store *workflow.Store
 	log   *slog.Logger

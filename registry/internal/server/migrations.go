@@ -17,7 +17,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// migrationAPI answers the requests for migrations.
 type migrationAPI struct {
 	migrations *store.Migrations
 	pauses     *workflow.Pauses
@@ -27,7 +26,6 @@ type migrationAPI struct {
 	relay      *relay.Relay
 }
 
-// each visits migrations as stored; withProgress adds the rest.
 func (s *migrationAPI) each(r *http.Request, after string, do ledger.Visit[api.Migration]) error {
 	query := r.URL.Query()
 	all, err := boolean(query, "all")

@@ -17,7 +17,6 @@ import (
 // opOver has the final states of an op, which are the results in a stream's last line.
 var opOver = []string{api.OpDone, api.OpUndone, api.OpNeedsOperator}
 
-// opAPI answers the requests about ops of hosts.
 type opAPI struct {
 	targets *targets
 	relay   *relay.Relay
@@ -62,7 +61,6 @@ func (s *opAPI) op(r *http.Request, host api.Host, id string) (o api.Op, err err
 	return o, err
 }
 
-// event returns the stream's line for an op.
 func (s *opAPI) event(ctx context.Context, o api.Op) (api.Event, bool, error) {
 	e := api.Event{What: o.Kind, OpID: o.ID, To: o.State}
 	over := slices.Contains(opOver, o.State)

@@ -18,7 +18,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// adoption adopts a move from the hosts' reports.
 type adoption func(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (workflow.Pause, error)
 
 // orAdopted ends a move with all guests paused that hosts know and the registry does not, because

@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// pauseAPI answers the requests to moves that the registry leads.
 type pauseAPI struct {
 	migrations *store.Migrations
 	pauses     *workflow.Pauses
@@ -62,7 +61,6 @@ func (s *pauseAPI) cancel(ctx context.Context, call store.Call, ref string) (wor
 	return s.pauses.Cancel(ctx, call, ref, nil)
 }
 
-// notPaused refuses a request that a move led by the registry does not support.
 func (s *pauseAPI) notPaused(route httpjson.Route, verb string) httpjson.Route {
 	byHost := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {

@@ -32,10 +32,8 @@ type target struct {
 	id string
 }
 
-// A finder finds the target of a request, and replaces names in the body by ids.
 type finder[In any] func(ctx context.Context, r *http.Request, in *In) (target, error)
 
-// forwarder passes requests to hosts, and returns their answers.
 type forwarder struct {
 	relay *relay.Relay
 	tasks *workflow.Tasks
@@ -47,7 +45,6 @@ func relayed[In, Out any](f *forwarder, route routes.Route[In, Out], find finder
 	return route.ServedByRegistry(relaying(f, find))
 }
 
-// relaying is the handler of relayed.
 func relaying[In any](f *forwarder, find finder[In]) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		key, err := httpjson.IdempotencyKey(r)
@@ -73,10 +70,8 @@ func asAsked(r *http.Request, query string, body []byte) workflow.TaskRequest {
 	return workflow.TaskRequest{Method: r.Method, Path: r.URL.EscapedPath() + query, Body: body}
 }
 
-// resolve makes the call of a host from a request.
 type resolve func(ctx context.Context) (relay.Request, error)
 
-// resolving calls the same path, at the target that find returns.
 func resolving[In any](r *http.Request, query string, in In, find finder[In]) resolve {
 	return func(ctx context.Context) (req relay.Request, err error) {
 		to, err := find(ctx, r, &in)
@@ -91,7 +86,6 @@ func resolving[In any](r *http.Request, query string, in In, find finder[In]) re
 	}
 }
 
-// pathOf returns the path of a request with id in place of the first object that it names.
 func pathOf(r *http.Request, id string) string {
 	before, rest, wild := strings.Cut(r.Pattern, "{")
 	_, after, _ := strings.Cut(rest, "}")
@@ -127,7 +121,6 @@ func (s *forwarder) pass(w http.ResponseWriter, r *http.Request, asked workflow.
 	return nil
 }
 
-// handOn answers with a host's answer.
 func handOn(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

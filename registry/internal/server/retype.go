@@ -18,7 +18,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// retypeAPI answers the requests for new types of volumes.
 type retypeAPI struct {
 	retypes *store.Retypes
 	forward *forwarder

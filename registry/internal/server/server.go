@@ -53,7 +53,6 @@ func New(c Config) *Server {
 	return s
 }
 
-// bind makes the handlers of the resources.
 func (s *Server) bind(streams *streams) {
 	db := s.Store
 	s.status = &statusAPI{Config: &s.Config, views: s.views, since: time.Now().UTC()}

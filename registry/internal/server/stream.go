@@ -25,7 +25,6 @@ const (
 	lookPause = 100 * time.Millisecond
 )
 
-// streams sends a state at each of its changes.
 type streams struct {
 	progress *store.Progress
 	trail    *store.Trail
@@ -90,7 +89,6 @@ func await(ctx context.Context, progress, commit <-chan struct{}) bool {
 	return true
 }
 
-// sequence returns the query parameter since, 0 if it is missing.
 func sequence(query url.Values) (int64, error) {
 	if !query.Has("since") {
 		return 0, nil

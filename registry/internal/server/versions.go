@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/relay"
 )
 
-// fillAnnounced adds the features that the host's daemon announced.
 func fillAnnounced(hosts *relay.Relay, h *api.Host) {
 	if a, known := hosts.Announcement(h.ID); known {
 		h.Protocol, h.Lacks = a.Protocol, a.LacksOfOurs()

@@ -22,7 +22,6 @@ type views struct {
 	relay      *relay.Relay
 }
 
-// open returns the open migrations of all hosts.
 func (s *views) open(ctx context.Context) ([]api.Migration, error) {
 	open, err := s.migrations.All(ctx, "", false, store.Viewer{})
 	for i := range open {
@@ -31,7 +30,6 @@ func (s *views) open(ctx context.Context) ([]api.Migration, error) {
 	return open, err
 }
 
-// migration returns a migration with its last reported progress.
 func (s *views) migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.migrations.Get(ctx, ref, as)
 	if err != nil {

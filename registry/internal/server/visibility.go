@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// hostAPI answers the requests about hosts and their pools.
 type hostAPI struct {
 	hosts    *store.Hosts
 	reports  *store.Reports

@@ -10,7 +10,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// volumeAPI answers the requests about volumes that need more than the store.
 type volumeAPI struct {
 	volumes    *store.Volumes
 	migrations *store.Migrations

@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// targets finds the targets of requests, and refuses requests that their host would refuse.
 type targets struct {
 	placement   relay.Placement
 	volumes     *store.Volumes
@@ -24,7 +23,6 @@ type targets struct {
 	tasks       *workflow.Tasks
 }
 
-// ofVolume targets the volume that the path names, at its host.
 func ofVolume[In any](t *targets) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
 		v, err := t.volumes.Get(ctx, httpjson.Reference(r), store.Viewer{})
@@ -36,7 +34,6 @@ func ofVolume[In any](t *targets) finder[In] {
 	}
 }
 
-// toDelete targets the volume that the path names, and refuses a volume in use.
 func (s *targets) toDelete(ctx context.Context, r *http.Request, _ *routes.None) (target, error) {
 	v, err := s.volumes.Get(ctx, httpjson.Reference(r), store.Viewer{})
 	if err != nil {
@@ -79,17 +76,14 @@ func toPower[In any](t *targets, verb string) finder[In] {
 	}
 }
 
-// found converts the results of Placement to a target.
 func found(host api.Host, id string, err error) (target, error) { return target{host, id}, err }
 
-// ofAttachment targets the attachment that the path names, at its host.
 func ofAttachment[In any](t *targets) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
 		return found(t.placement.Attachment(ctx, httpjson.Reference(r)))
 	}
 }
 
-// ofMigration targets the migration that the path names, at its host.
 func ofMigration[In any](t *targets) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
 		return found(t.placement.Migration(ctx, httpjson.Reference(r)))
@@ -113,7 +107,6 @@ func (s *targets) toStart(ctx context.Context, r *http.Request, in *api.Migratio
 	return found(s.placement.Attachment(ctx, a.ID))
 }
 
-// resolveType replaces the name of a volume type by its id; "" stays.
 func (s *targets) resolveType(ctx context.Context, ref *string) error {
 	if *ref == "" {
 		return nil
@@ -125,7 +118,6 @@ func (s *targets) resolveType(ctx context.Context, ref *string) error {
 	return err
 }
 
-// toMigrate targets the volume that the path names, at the host that moves it.
 func (s *targets) toMigrate(ctx context.Context, r *http.Request, in *api.MigrationTarget) (target, error) {
 	v, err := s.volumes.Get(ctx, httpjson.Reference(r), store.Viewer{})
 	if err != nil {
@@ -190,13 +182,11 @@ func (s *targets) toAdoptInstance(ctx context.Context, r *http.Request, _ *api.I
 	return to, err
 }
 
-// opsOfHost targets the named host, or the only one.
 func (s *targets) opsOfHost(ctx context.Context, r *http.Request, _ *routes.None) (to target, err error) {
 	to.host, err = s.placement.Only(ctx, r.URL.Query().Get(hostParameter))
 	return to, err
 }
 
-// ofOp targets the host of the task that began the op in the path.
 func (s *targets) ofOp(ctx context.Context, r *http.Request, _ *routes.None) (to target, err error) {
 	to.host, err = s.hostOfOp(ctx, r.PathValue("op"))
 	return to, err

@@ -40,7 +40,6 @@ func (s *volumeAPI) which(route httpjson.Route) httpjson.Route {
 	return route
 }
 
-// knownOfLost describes a volume of a fenced host, for people.
 func (s *volumeAPI) knownOfLost(ctx context.Context, v api.Volume, host api.Host) (string, error) {
 	heard := "never heard of"
 	if host.LastSeenAt != nil {

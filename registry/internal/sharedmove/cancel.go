@@ -22,7 +22,6 @@ func (l *Loop) cancel(ctx context.Context, p *workflow.Pause, why *api.Error) er
 	return err
 }
 
-// orCancel cancels a move if err is permanent.
 func (l *Loop) orCancel(ctx context.Context, p *workflow.Pause, err error, format string, args ...any) error {
 	switch api.CodeOf(err) { //nolint:exhaustive // what else is refused stays refused
 	case "":
@@ -33,8 +32,6 @@ func (l *Loop) orCancel(ctx context.Context, p *workflow.Pause, err error, forma
 	return l.cancel(ctx, p, hostop.About(api.AsError(err), format, args...))
 }
 
-// fenced returns the reason why a move cannot continue to dst because one of its hosts was fenced,
-// nil if none was.
 func fenced(p *workflow.Pause) *api.Error {
 	hosts := []workflow.PauseHost{p.CopyHost}
 	for _, g := range p.Instances {

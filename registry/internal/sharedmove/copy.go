@@ -37,7 +37,6 @@ func (l *Loop) checkCopy(ctx context.Context, p *workflow.Pause) error {
 	return nil
 }
 
-// copy makes the copy host copy the volume to dst, and commits afterwards.
 func (l *Loop) copy(ctx context.Context, p *workflow.Pause) error {
 	l.background.Go(ctx, hostop.Subject{Migration: p.Migration.ID, What: workCopy}, func(ctx context.Context) error {
 		v, err := l.hosts(p).Ask(ctx, copyRequest(p))

@@ -52,7 +52,6 @@ func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 	return nil
 }
 
-// dropped records that the copy host has nothing more to remove.
 func (l *Loop) dropped(ctx context.Context, p *workflow.Pause, why *api.Error) error {
 	_, err := l.cfg.Results.SetCopy(ctx, call(p), p.Migration.ID, p.Phase, p.Attempt, "", why)
 	return err

@@ -67,7 +67,6 @@ func memories(answer []byte) map[string]int64 {
 	return of
 }
 
-// failed decides how a move continues after a failed call.
 func (l *Loop) failed(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall, v hostop.Outcome) error {
 	why := hostop.About(v.Failed, "cannot %s for volume %s on host %s", doing[c.Verb], p.Migration.VolumeName, h.Name)
 	var stop *api.Error
@@ -98,7 +97,6 @@ func final(e *api.Error) bool {
 	return e.Code == api.CodeNoSpace || e.Code == api.CodeCopyMismatch || e.Code == api.CodeNeedsOperator
 }
 
-// doing describes the calls for errors.
 var doing = map[workflow.LiveVerb]string{
 	workflow.LiveCheck: "follow the writes", workflow.LiveMake: "make the destination", workflow.LiveTrack: "begin to follow the writes",
 	workflow.LiveRound: "copy what was written", workflow.LiveSwap: "begin the next round", workflow.LiveRead: "read what was written last",

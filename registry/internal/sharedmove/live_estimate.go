@@ -21,7 +21,6 @@ type standstill struct {
 	save, restore time.Duration
 }
 
-// standstills returns the standstill of each host of a move, by host id.
 func (l *Loop) standstills(ctx context.Context, p *workflow.Pause) (map[string]standstill, error) {
 	all := map[string]standstill{}
 	for _, h := range p.Live.Hosts {
@@ -76,7 +75,6 @@ func mayPause(l *workflow.Live, ram map[string]standstill) bool {
 	return true
 }
 
-// outrun returns the error of a move with guests that write faster than their hosts copy.
 func outrun(p *workflow.Pause) *api.Error {
 	var left, copied int64
 	var took time.Duration

@@ -29,7 +29,6 @@ func (l *Loop) askHosts(ctx context.Context, p *workflow.Pause) {
 // are resumed at src.
 const mostPauses = 3
 
-// tooLong is fenced for the phases of the pause.
 func tooLong(p *workflow.Pause) *api.Error {
 	if most := mostPauses * p.Live.MaxPause; time.Since(p.StoppedAt) > most {
 		return api.Errorf(api.CodePauseTooLong, "the guests of volume %s have stood still for more than %s before it was moved; all go on where they were", p.Migration.VolumeName, most)
@@ -37,7 +36,6 @@ func tooLong(p *workflow.Pause) *api.Error {
 	return fenced(p)
 }
 
-// notResumed is fenced for a pause that was called off.
 func notResumed(p *workflow.Pause) *api.Error {
 	for _, g := range p.Instances {
 		if g.Error != nil {
@@ -120,7 +118,6 @@ func (l *Loop) flipSaved(ctx context.Context, p *workflow.Pause) error {
 	return l.orCancel(ctx, p, err, "volume %s cannot be at its destination", p.Migration.VolumeName)
 }
 
-// to returns a next that begins a phase.
 func to(phase workflow.PausePhase) func(*Loop, context.Context, *workflow.Pause) error {
 	return func(l *Loop, ctx context.Context, p *workflow.Pause) error { return l.enter(ctx, p, phase) }
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// liveRequest returns a call of a host. A repeated call is the same.
 func liveRequest(p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall) hostop.Request {
 	m, v := p.Migration, liveVolume(p, h)
 	generation, round := strconv.Itoa(c.Generation), strconv.Itoa(c.Round)
@@ -47,7 +46,6 @@ func liveRequest(p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall) ho
 	return r
 }
 
-// liveVolume returns the description of the volume in every call.
 func liveVolume(p *workflow.Pause, h workflow.LiveHost) api.LiveVolume {
 	m := p.Migration
 	v := api.LiveVolume{

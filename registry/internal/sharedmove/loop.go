@@ -77,7 +77,6 @@ type Loop struct {
 	background *hostop.Background
 }
 
-// call identifies the loop in the audit trail.
 func call(p *workflow.Pause) store.Call {
 	if p.Live != nil {
 		return store.Call{Who: "live-shared"}
@@ -85,7 +84,6 @@ func call(p *workflow.Pause) store.Call {
 	return store.Call{Who: "pause-all"}
 }
 
-// hosts makes the calls to the hosts of a move.
 func (l *Loop) hosts(p *workflow.Pause) *hostop.Client {
 	return &hostop.Client{Tasks: l.cfg.Tasks, Relay: l.cfg.Relay, Call: call(p), Every: l.Every()}
 }

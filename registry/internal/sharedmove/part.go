@@ -15,11 +15,9 @@ import (
 // A part takes the instances of a move from one state to the next, before its volume is copied.
 type part struct {
 	from, to string
-	// verb describes the part in errors.
-	verb    string
-	request func(*workflow.Pause, workflow.PauseInstance) hostop.Request
-	// ask makes a call of the part.
-	ask func(*hostop.Client, context.Context, hostop.Request) (hostop.Outcome, error)
+	verb     string
+	request  func(*workflow.Pause, workflow.PauseInstance) hostop.Request
+	ask      func(*hostop.Client, context.Context, hostop.Request) (hostop.Outcome, error)
 	// oneByOne means that the instances of a host follow one after the other.
 	oneByOne bool
 }
@@ -62,7 +60,7 @@ func (l *Loop) bringOne(ctx context.Context, p *workflow.Pause, g workflow.Pause
 		if err := l.set(ctx, p, g); err != nil {
 			return err
 		}
-		return v.Failed // try again after a delay
+		return v.Failed
 	default:
 		if v.Failed.Details["ran_on"] == true { // another program resumed it, while other guests may be saved
 			ran := ranOn(p, g, v.Failed)
@@ -76,8 +74,6 @@ func (l *Loop) bringOne(ctx context.Context, p *workflow.Pause, g workflow.Pause
 	return l.set(ctx, p, g)
 }
 
-// ranOn returns the instance that was resumed by another program according to a host's error, which
-// may be another than g.
 func ranOn(p *workflow.Pause, g workflow.PauseInstance, failed *api.Error) workflow.PauseInstance {
 	i := slices.IndexFunc(p.Instances, func(o workflow.PauseInstance) bool { return o.ID == failed.Details["instance_id"] })
 	if i < 0 {

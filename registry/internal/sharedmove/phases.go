@@ -91,7 +91,7 @@ func (l *Loop) advance(ctx context.Context, p *workflow.Pause) error {
 // can be resumed without loss.
 const suspendWithin = 10 * time.Second
 
-// lateToSuspend has all guests resumed at src if one takes too long.
+// lateToSuspend: see suspendWithin.
 func (l *Loop) lateToSuspend(ctx context.Context, p *workflow.Pause) error {
 	if time.Since(p.StoppedAt) < suspendWithin {
 		return nil

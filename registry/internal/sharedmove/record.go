@@ -8,7 +8,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// set records the state of an instance.
 func (l *Loop) set(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	_, err := l.cfg.Results.SetInstance(ctx, call(p), p.Migration.ID, p.Phase, g)
 	return err

@@ -23,7 +23,6 @@ func (l *Loop) settleRest(ctx context.Context, p *workflow.Pause, g workflow.Pau
 	return true, l.set(ctx, p, g)
 }
 
-// settled returns the new state of an instance that was not touched since it entered state.
 func settled(state string) string {
 	if state == workflow.PauseSuspended {
 		return workflow.PauseReady

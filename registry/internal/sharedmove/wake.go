@@ -32,7 +32,6 @@ func (l *Loop) wakeAll(ctx context.Context, p *workflow.Pause) error {
 	return nil
 }
 
-// wake advances one instance by a step.
 func (l *Loop) wake(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	if l.background.Busy(hostop.Subject{Migration: p.Migration.ID, What: g.ID}) {
 		return nil // it may be about to be saved
@@ -80,7 +79,6 @@ func (l *Loop) restoreOne(ctx context.Context, p *workflow.Pause, g workflow.Pau
 	return l.woken(ctx, p, g, v, workflow.PauseReady, "restore")
 }
 
-// resumeOne requests to resume an instance.
 func (l *Loop) resumeOne(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	v, err := l.hosts(p).Ask(ctx, resumeRequest(p, g))
 	if err != nil {
@@ -93,7 +91,6 @@ func (l *Loop) resumeOne(ctx context.Context, p *workflow.Pause, g workflow.Paus
 // its memory can never be restored.
 const restoreTries = 3
 
-// woken records the result of a call to restore or resume an instance.
 func (l *Loop) woken(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, v hostop.Outcome, to, verb string) error {
 	switch {
 	case v.Failed == nil:

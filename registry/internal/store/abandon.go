@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// orphan orphans the open migrations of a fenced host. They keep their locks and
-// reservations. Migrations that the registry leads continue.
+// orphan: the open migrations of a fenced host keep their locks and reservations. Migrations that
+// the registry leads continue.
 func (tx migrationTx) orphan(ctx context.Context, hostID string) error {
 	return tx.each(ctx, hostID, " AND m.state <> 'orphaned' AND m.method NOT IN ('"+api.MethodSave+"', '"+api.MethodLive+"')", func(m api.Migration) error {
 		if err := tx.Exec(ctx, "UPDATE migrations SET orphaned_from = state, state = 'orphaned' WHERE id = ?", m.ID); err != nil {
@@ -37,7 +37,6 @@ func (tx migrationTx) unorphan(ctx context.Context, hostID string) error {
 	})
 }
 
-// each calls do for each open migration of the host that matches the condition.
 func (tx migrationTx) each(ctx context.Context, hostID, condition string, do func(api.Migration) error) error {
 	found, err := ledger.QueryAll(ctx, tx, scanMigration, migrationQuery+" WHERE m.host_id = ? AND "+MigrationOpen+condition+" ORDER BY m.id", hostID)
 	if err != nil {
@@ -59,10 +58,9 @@ func (tx migrationTx) stateBefore(ctx context.Context, id string) (state api.Mig
 	return state, nil
 }
 
-// Abandon ends an orphaned migration for an operator: with keep src like a cancelled
-// migration, with keep dst like a completed one. The error in the answer tells what the kept copy
-// may lack. It never keeps a dst that cannot be a whole copy. It keeps a dst that may mix two
-// points in time only with EvenIfCorrupt.
+// Abandon ends an orphaned migration for an operator: with keep src like a cancelled migration,
+// with keep dst like a completed one. It never keeps a dst that cannot be a whole copy. It keeps a
+// dst that may mix two points in time only with EvenIfCorrupt.
 func (s *Migrations) Abandon(ctx context.Context, call Call, ref string, in api.MigrationAbandon) (api.Migration, error) {
 	return mutateAudited(ctx, s.trail, call, "migration.abandon", "migration/"+validate.Clip(ref), []any{ref, in}, admitToken, func(ctx context.Context, tx *Tx) (api.Migration, error) {
 		if err := tx.CheckOperator("abandon a migration"); err != nil {
@@ -127,8 +125,8 @@ func (tx migrationTx) abandon(ctx context.Context, m api.Migration, in api.Migra
 	return MigrationByID(ctx, tx, m.ID)
 }
 
-// dstMayBeWhole reports whether dst can hold the whole volume of a migration that its host last
-// reported in this state. Hosts report a state before they act on it.
+// dstMayBeWhole reports whether dst can hold the whole volume in this last reported state. Hosts
+// report a state before they act on it.
 func dstMayBeWhole(state api.MigrationState) bool {
 	switch state {
 	case api.MigrationCopied, api.MigrationCompleting, api.MigrationNeedsOperator:
@@ -156,7 +154,6 @@ func dstMayBeTorn(m api.Migration, before api.MigrationState) bool {
 	return before != api.MigrationCopied
 }
 
-// missingWrites returns the error that tells which writes the kept copy may lack.
 func missingWrites(m api.Migration, before api.MigrationState, keep string) *api.Error {
 	why := fmt.Sprintf("migration %s of volume %s was abandoned: host %s was fenced while it was %s. ", m.ID, m.VolumeName, m.Host, before)
 	switch {

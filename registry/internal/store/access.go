@@ -33,7 +33,6 @@ const (
 		OR EXISTS (SELECT 1 FROM pause_instances og WHERE og.migration_id = m.id AND og.host_id = ?1))`
 )
 
-// ownsQueries has these conditions for one object with the id ?2.
 var ownsQueries = map[Kind]string{
 	KindVolume:     "SELECT EXISTS (SELECT 1 FROM volumes v WHERE v.id = ?2 AND " + ownsVolume + ")",
 	KindInstance:   "SELECT EXISTS (SELECT 1 FROM instances i WHERE i.id = ?2 AND " + ownsInstance + ")",
@@ -41,7 +40,6 @@ var ownsQueries = map[Kind]string{
 	KindMigration:  "SELECT EXISTS (SELECT 1 FROM migrations m WHERE m.id = ?2 AND " + ownsMigration + ")",
 }
 
-// owns reports whether the host owns the object with the id.
 func owns(ctx context.Context, q ledger.Querier, k Kind, hostID, id string) (yes bool, err error) {
 	if err := q.QueryRowContext(ctx, ownsQueries[k], hostID, id).Scan(&yes); err != nil {
 		return false, fmt.Errorf("look up whose %s %s is: %w", k.Noun, id, err)
@@ -67,7 +65,6 @@ func viewVisible[T any](ctx context.Context, db *DB, k Kind, ref string, viewer 
 	})
 }
 
-// visible returns the condition for a list of the viewer's own objects. The viewer's host is ?1.
 func (v Viewer) visible(condition string) string {
 	if v.HostID == "" {
 		return "?1 = ''"
@@ -91,8 +88,6 @@ func (tx *Tx) CheckOwn(ctx context.Context, k Kind, id, verb, name string) error
 	return nil
 }
 
-// checkSelf returns the id of the host that ref names. A host may only name
-// itself.
 func (tx *Tx) checkSelf(ctx context.Context, ref string) (string, error) {
 	h, err := tx.resolveHost(ctx, ref)
 	if err != nil {

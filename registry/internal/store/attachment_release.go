@@ -43,9 +43,8 @@ func (s *Attachments) Release(ctx context.Context, call Call, ref string, in api
 	})
 }
 
-// ForceDelete ends exactly one attachment of a fenced host, for an operator, and returns
-// it as it was. For a host that is not fenced it refuses: the host must delete it, because only the
-// host can look whether the guest has the disk.
+// ForceDelete ends one attachment of a fenced host, for an operator, and returns it as it was.
+// Another host must delete it, because only the host can look whether the guest has the disk.
 func (s *Attachments) ForceDelete(ctx context.Context, call Call, ref string) (api.Attachment, error) {
 	return mutateAudited(ctx, s.trail, call, "attachment.force_delete", "attachment/"+validate.Clip(ref), ref, admitToken, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
 		if err := tx.CheckOperator("delete an attachment by force"); err != nil {
@@ -85,8 +84,8 @@ func (tx *Tx) removeAttachment(ctx context.Context, h attachmentRow, known *api.
 	if err := tx.storeDetachedDisk(ctx, h, known); err != nil {
 		return err
 	}
-	// The volume's status follows from its attachments. Store the time of the change, because the
-	// attachment's row is removed with its time.
+	// The volume's status follows from its attachments. Store the time of the change, which the
+	// attachment's row loses.
 	if err := tx.Exec(ctx, touchVolume, tx.At.UnixMicro(), h.VolumeID); err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// reservationTx has the rules of reservations.
 type reservationTx struct{ *Tx }
 
 // Reserve reserves a volume for an instance, after it has checked every rule in the same
@@ -64,7 +63,6 @@ func checkReserve(in api.AttachmentReserve) error {
 	return validate.Disk(in.DiskAttachment())
 }
 
-// volumeForReserve has the properties of a volume that the rules of a reserve need.
 type volumeForReserve struct {
 	id, name, hostID, scope string
 	status                  api.VolumeStatus
@@ -118,7 +116,6 @@ func (tx reservationTx) same(ctx context.Context, v volumeForReserve, in api.Att
 	return a, false, nil
 }
 
-// slotForReserve describes the slot that is to get a volume.
 type slotForReserve struct {
 	instanceName  string
 	instanceState api.InstanceState
@@ -126,9 +123,9 @@ type slotForReserve struct {
 	lock          instanceLock
 	there         bool // the slot exists
 	bootIndex     *int
-	note          string // the reason why a disk in the slot is not a volume
-	taken         string // id of the attachment in the slot
-	takenBy       string // name of that attachment's volume
+	note          string // why a disk in the slot is no volume
+	taken         string
+	takenBy       string
 }
 
 const wantedSlotQuery = "SELECT i.name, i.state, " + instanceHostID + `, i.lock_reason, i.lock_op, s.device IS NOT NULL, s.boot_index, COALESCE(s.note, ''), COALESCE(a.id, ''), COALESCE(v.name, '')
@@ -151,8 +148,6 @@ func (tx reservationTx) slot(ctx context.Context, instanceID, device string) (sl
 	return slot, nil
 }
 
-// checkHolder refuses an instance that another host has, or that may not get a disk, or its root
-// volume, in its present state.
 func (s slotForReserve) checkHolder(hostID string, root bool) error {
 	state := s.instanceState
 	switch {
@@ -166,8 +161,8 @@ func (s slotForReserve) checkHolder(hostID string, root bool) error {
 	return nil
 }
 
-// check requires an empty slot of an unlocked instance. A root slot must be requested explicitly,
-// and its instance must be stopped or shelved_offloaded.
+// check: a root slot must be requested explicitly, and its instance must be stopped or
+// shelved_offloaded.
 func (s slotForReserve) check(in api.AttachmentReserve) error {
 	if err := s.lock.check("attach a volume to", s.instanceName); err != nil {
 		return err
@@ -188,8 +183,7 @@ func (s slotForReserve) check(in api.AttachmentReserve) error {
 	return nil
 }
 
-// check reports whether the volume in its present state may be attached in the slot. It
-// does not check which hosts reach the volume.
+// check does not determine which hosts reach the volume.
 func (tx reservationTx) check(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
 	switch {
 	case v.movedBy != "":
@@ -215,7 +209,6 @@ func (tx reservationTx) check(ctx context.Context, v volumeForReserve, slot slot
 	return tx.checkMultiattach(ctx, v, slot, in)
 }
 
-// checkMultiattach refuses a further attachment if the rules of multiattach forbid it.
 func (tx reservationTx) checkMultiattach(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
 	if len(v.siblings) == 0 {
 		return nil
@@ -252,7 +245,6 @@ func (tx reservationTx) checkAttachReach(ctx context.Context, v volumeForReserve
 	return api.Errorf(api.CodeNotYourHost, "cannot attach volume %s on this host: %s is another host's, and in no shared pool that this one has", v.name, Place(v.location))
 }
 
-// reserve inserts the attachment, and its slot if there is none.
 func (tx reservationTx) reserve(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) (api.Attachment, error) {
 	host, err := tx.resolveHost(ctx, in.Host)
 	if err != nil {
@@ -274,8 +266,7 @@ func (tx reservationTx) reserve(ctx context.Context, v volumeForReserve, slot sl
 		diskDetails(h.DiskAttachment))
 }
 
-// store inserts the rows of an attachment. A root volume becomes bootable, like an
-// adopted root volume.
+// store: a root volume becomes bootable, like an adopted root volume.
 func (tx reservationTx) store(ctx context.Context, v volumeForReserve, slot slotForReserve, h attachmentRow) error {
 	if !slot.there {
 		if err := tx.Exec(ctx, addSlot, h.InstanceID, h.Device); err != nil {

@@ -68,8 +68,6 @@ func checkAttachmentTransition(in api.AttachmentTransition) error {
 	return validate.Text("op id", in.OpID)
 }
 
-// checkStep refuses a transition that the present state of the attachment, its volume or its
-// instance does not allow.
 func (a attachmentRow) checkStep(in api.AttachmentTransition) error {
 	switch {
 	case a.migrationID != "":

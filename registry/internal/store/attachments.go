@@ -40,9 +40,8 @@ type Attachments struct {
 	trail *Trail
 }
 
-// Each visits the attachments after a key. Attachments of one volume at one instance
-// share a key, because at the end of a move one replaces the other. A host sees only its own
-// instances' attachments.
+// Each visits the attachments after a key. Attachments of one volume at one instance share a key:
+// one replaces the other in a move. A host sees only its own instances' attachments.
 func (s *Attachments) Each(ctx context.Context, filter AttachmentFilter, viewer Viewer, after string, do ledger.Visit[api.Attachment]) error {
 	return s.db.view(ctx, func(q ledger.Querier) (err error) {
 		if filter.Volume, err = resolveFilter(ctx, q, KindVolume, filter.Volume); err != nil {
@@ -65,7 +64,6 @@ func (s *Attachments) Each(ctx context.Context, filter AttachmentFilter, viewer 
 	})
 }
 
-// attachmentsAfter returns a chunk of attachments, and the volume and instance of the last one.
 func attachmentsAfter(ctx context.Context, q ledger.Querier, filter AttachmentFilter, viewer Viewer, at []string) (chunk []api.Attachment, last []string, more bool, err error) {
 	args := []any{viewer.HostID, filter.Volume, filter.Instance, at[0], at[1]}
 	pairs, err := ledger.QueryAll(ctx, q, func(row ledger.Scanner) ([]string, error) {
@@ -88,8 +86,8 @@ func (v Viewer) attachmentsQuery(filter AttachmentFilter) string {
 	return attachmentQuery + " WHERE " + v.attachedAfter(filter) + " AND (a.volume_id, a.instance_id) <= (?6, ?7) ORDER BY a.volume_id, a.instance_id, a.id"
 }
 
-// attachedAfter returns the condition for the attachments of a filter after ?4 and ?5. It omits
-// empty parts of the filter, so that an index serves the others.
+// attachedAfter omits empty parts of the filter, so that an index serves the others. The rows come
+// after ?4 and ?5.
 func (v Viewer) attachedAfter(filter AttachmentFilter) string {
 	condition := v.visible(ownsAttachment) + " AND (a.volume_id, a.instance_id) > (?4, ?5)"
 	if filter.Volume != "" {
@@ -142,7 +140,6 @@ func scanAttachment(row ledger.Scanner) (api.Attachment, error) {
 	return a, err
 }
 
-// An attachment has the columns of its row.
 type attachment struct {
 	api.Attachment
 	migrationID string // the migration with the reserved dst, else ""
@@ -150,10 +147,8 @@ type attachment struct {
 	exclusive   bool
 }
 
-// sameDisk reports whether two attachments have the same device and mode.
 func sameDisk(a, b api.DiskAttachment) bool { return a.Device == b.Device && a.Mode == b.Mode }
 
-// diskDetails returns the details of a new attachment for the audit trail.
 func diskDetails(d api.DiskAttachment) map[string]any {
 	return map[string]any{"device": d.Device, "mode": d.Mode}
 }
@@ -188,7 +183,6 @@ const attachmentRowQuery = `SELECT a.id, a.volume_id, a.instance_id, a.mode, a.d
 	LEFT JOIN migrations m ON m.volume_id = a.volume_id AND ` + MigrationOpen + `
 	WHERE a.id = ?`
 
-// attachmentRow returns the attachment that ref names.
 func (tx *Tx) attachmentRow(ctx context.Context, ref string) (attachmentRow, error) {
 	h, err := tx.attachmentRowByID(ctx, ref)
 	if !errors.Is(err, sql.ErrNoRows) {
@@ -246,8 +240,6 @@ func (tx *Tx) attachmentRowOf(ctx context.Context, ref, hostRef string, epoch in
 	return h, nil
 }
 
-// auditAttachment adds an event about an attachment, with its volume and instance, to the audit
-// trail.
 func (tx *Tx) auditAttachment(ctx context.Context, h attachmentRow, e api.Event, details map[string]any) error {
 	if details == nil {
 		details = map[string]any{}

@@ -161,7 +161,6 @@ func (s *Trail) AuditRefusal(ctx context.Context, call Call, what, object string
 	return nil
 }
 
-// maxRefusal bounds the stored text of a refusal, in bytes.
 const maxRefusal = 1000
 
 // mutateAudited is Mutate, but audits a refusal too: as event what, about object, with the error as
@@ -169,7 +168,6 @@ const maxRefusal = 1000
 func mutateAudited[T any](ctx context.Context, trail *Trail, call Call, what, object string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {
 	v, err := mutateIf(ctx, trail.db, call, what, request, admit, do)
 	if err != nil {
-		// The attempt is audited even if the caller has disconnected.
 		err = errors.Join(err, trail.AuditRefusal(context.WithoutCancel(ctx), call, what, object, err))
 	}
 	return v, err

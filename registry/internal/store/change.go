@@ -40,10 +40,8 @@ func (c Call) Administers() bool { return c.Host == nil || c.Host.Local }
 type Tx struct {
 	*ledger.Change
 	// Call identifies the caller of the change.
-	Call Call
-	// host is the calling host, nil for an operator.
-	host *hostcache.Row
-	// cache and hosts belong to the Store.
+	Call  Call
+	host  *hostcache.Row
 	cache *rowCache
 	hosts *hostcache.Cache
 }
@@ -52,7 +50,6 @@ func (s *DB) newTx(c *ledger.Change, call Call) *Tx {
 	return &Tx{Change: c, Call: call, cache: s.cache, hosts: s.hosts}
 }
 
-// callerID returns the id of the calling host, "" for an operator.
 func (tx *Tx) callerID() string {
 	if tx.host == nil {
 		return ""

@@ -19,12 +19,11 @@ import (
 // DB is the open database of a registry, with the state in memory that all changes share. It is
 // safe for concurrent use.
 type DB struct {
-	sqlite  *sqlitedb.DB
-	ledger  *ledger.Ledger
-	cache   *rowCache
-	hosts   *hostcache.Cache
-	history *history.History
-	// changeBytes bounds the bytes that each host's changes add.
+	sqlite      *sqlitedb.DB
+	ledger      *ledger.Ledger
+	cache       *rowCache
+	hosts       *hostcache.Cache
+	history     *history.History
 	changeBytes *ratelimit.Bytes
 	now         func() time.Time
 }

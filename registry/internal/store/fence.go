@@ -70,9 +70,8 @@ func (s *Hosts) checkSilent(host hostcache.Row, in api.HostFence) error {
 		host.Name, s.db.now().Sub(last).Round(time.Second)).With("last_seen_at", last.UTC())
 }
 
-// Rejoin ends the fence of a host that has released the volumes it lost. The present epoch in
-// the request shows that the host knows of the fence. The host's orphaned migrations return to
-// their earlier states. Nothing changes if the host needs no rejoin.
+// Rejoin ends the fence of a host that has released the volumes it lost. The host's orphaned
+// migrations return to their earlier states. Nothing changes if the host needs no rejoin.
 func (s *Hosts) Rejoin(ctx context.Context, call Call, ref string, in api.HostRejoin) (api.Host, error) {
 	return mutateIf(ctx, s.db, call, "host.rejoin", []any{ref, in}, admitRejoin, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		moves := migrationTx{tx}
@@ -117,7 +116,6 @@ func admitRejoin(ctx context.Context, db *DB, tx *Tx) error {
 	return db.admitCompared(host)
 }
 
-// standingOf returns the status of a host before it rejoins.
 func standingOf(h hostcache.Row) string {
 	if h.Fenced {
 		return api.HostFenced
@@ -125,15 +123,13 @@ func standingOf(h hostcache.Row) string {
 	return "behind"
 }
 
-// setEpoch sets the epoch and the fence of a host. The host then counts as rejoined after a
-// restore.
+// setEpoch: the host then counts as rejoined after a restore.
 func (tx *Tx) setEpoch(ctx context.Context, hostID string, epoch int64, fenced bool) error {
 	tx.cache.hosts.invalidate()
 	return tx.Exec(ctx, "UPDATE hosts SET epoch = ?, fenced = ?, behind = 0 WHERE id = ?", epoch, fenced, hostID)
 }
 
-// audit audits a change of a host and returns the host as it is now. The host's next report is
-// stored even if it is the same as its last one.
+// audit: the host's next report is stored even if it is the same as its last one.
 func (s *Hosts) audit(ctx context.Context, tx *Tx, was hostcache.Row, e api.Event) (api.Host, error) {
 	e.Host, e.Object = was.Name, "host/"+was.ID
 	if err := tx.Audit(ctx, e); err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// hostForgetTx forgets a host.
 type hostForgetTx struct{ *Tx }
 
 // Forget removes, for an operator, a host that will not return. The host must be fenced and
@@ -54,8 +53,6 @@ func (s *Hosts) Forget(ctx context.Context, call Call, ref string, volumes bool)
 	})
 }
 
-// checkEmpty refuses a host that is not fenced, or still has instances, open migrations or paused
-// guests.
 func (tx hostForgetTx) checkEmpty(ctx context.Context, host hostcache.Row) error {
 	switch {
 	case !host.Fenced:
@@ -112,7 +109,6 @@ var heirOf = `(SELECT p.host_id FROM pools p JOIN hosts h ON h.id = p.host_id JO
 			ELSE substr(l.path, 1, length(rtrim(p.path, '/')) + 1) = rtrim(p.path, '/') || '/' END)
 		AND ` + basesReachedBy("p.host_id", "?1", "l.backing") + ` ORDER BY h.fenced, h.name LIMIT 1)`
 
-// reassignVolumes gives the volumes of a host to other hosts, or forgets them.
 func (tx hostForgetTx) reassignVolumes(ctx context.Context, host hostcache.Row, forget bool) error {
 	if err := tx.Exec(ctx, "UPDATE volumes SET host_id = "+heirOf+" WHERE host_id = ?1 AND "+heirOf+" IS NOT NULL", host.ID); err != nil {
 		return err

@@ -23,7 +23,6 @@ func scanHostRow(row ledger.Scanner) (hostcache.Row, error) {
 	return h, err
 }
 
-// hostRow returns the host with the id, or sql.ErrNoRows.
 func (tx *Tx) hostRow(ctx context.Context, id string) (hostcache.Row, error) {
 	if h, ok := tx.cache.hosts.byID[id]; ok {
 		return h, nil
@@ -36,7 +35,6 @@ func (tx *Tx) hostRow(ctx context.Context, id string) (hostcache.Row, error) {
 	return h, nil
 }
 
-// hostsBehind returns the hosts that have not rejoined since a restore, by name.
 func (tx *Tx) hostsBehind(ctx context.Context) ([]hostcache.Row, error) {
 	if tx.cache.hosts.behindKnown {
 		return tx.cache.hosts.behind, nil

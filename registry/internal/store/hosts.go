@@ -54,7 +54,6 @@ func (s *Hosts) scan(row ledger.Scanner) (api.Host, error) {
 	return s.document(h), nil
 }
 
-// document combines the stored row of a host with the state in memory.
 func (s *Hosts) document(h hostcache.Row) api.Host {
 	last := h.LastSeen
 	if at, ok := s.db.hosts.LastSeen(h.ID); ok {

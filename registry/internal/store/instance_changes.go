@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// adoptionTx adopts an instance with its disks.
 type adoptionTx struct{ *Tx }
 
 // Register records an adopted instance, its slots, and each of its disks as a volume with
@@ -94,7 +93,6 @@ func checkSlot(device string, bootIndex *int) error {
 	return nil
 }
 
-// insertInstance inserts the rows of an instance and of all its slots.
 func (tx adoptionTx) insertInstance(ctx context.Context, in api.InstanceRegister, hostID string) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO instances (id, name, host_id, state, created_us, updated_us) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
 		in.ID, in.Name, hostID, in.State, tx.At.UnixMicro())
@@ -137,7 +135,6 @@ func (tx adoptionTx) insertSlot(ctx context.Context, in api.InstanceRegister, sl
 	return nil
 }
 
-// instanceForgetTx has the rules of forgetting an instance.
 type instanceForgetTx struct{ *Tx }
 
 // Forget has the options of Instances.Forget.
@@ -185,7 +182,6 @@ func (s *Instances) Forget(ctx context.Context, call Call, ref string, how Forge
 				return i, err
 			}
 		}
-		// The database deletes its slots, its attachments and its shelf with it.
 		var hostID string
 		if err := tx.QueryRowContext(ctx, "DELETE FROM instances WHERE id = ? RETURNING host_id", i.ID).Scan(&hostID); err != nil {
 			return i, fmt.Errorf("forget instance: %w", err)
@@ -220,8 +216,6 @@ func (tx instanceForgetTx) check(ctx context.Context, i api.Instance) error {
 		i.Name, volumes[0])
 }
 
-// checkOnItsVolumes refuses an instance if its host last reported that its disks are not at the
-// locations of its volumes.
 func (tx instanceForgetTx) checkOnItsVolumes(ctx context.Context, i api.Instance) error {
 	if i.State == api.InstanceShelvedOffloaded {
 		return nil
@@ -236,8 +230,6 @@ func (tx instanceForgetTx) checkOnItsVolumes(ctx context.Context, i api.Instance
 	return api.ForgetRefusal(i.Name, i.Note)
 }
 
-// adoptDisk makes a disk of an instance a volume with one attachment, or a further attachment of
-// the volume that the disk already is.
 func (tx adoptionTx) adoptDisk(ctx context.Context, in api.InstanceRegister, hostID string, d api.AdoptedDisk) error {
 	v, err := volumeByID(ctx, tx, d.VolumeID)
 	switch {
@@ -259,7 +251,7 @@ func (tx adoptionTx) adoptDisk(ctx context.Context, in api.InstanceRegister, hos
 	return tx.insertAttachment(ctx, attachment{Attachment: a, exclusive: !v.Multiattach})
 }
 
-// adoptNew inserts the volume. It gets a multiattach type only if the domain shares the disk.
+// adoptNew: the volume gets a multiattach type only if the domain shares the disk.
 func (tx adoptionTx) adoptNew(ctx context.Context, hostID string, d api.AdoptedDisk) error {
 	t, err := typeByRef(ctx, tx, cmp.Or(d.Type, DefaultType))
 	if err != nil {
@@ -274,8 +266,7 @@ func (tx adoptionTx) adoptNew(ctx context.Context, hostID string, d api.AdoptedD
 	}, hostID, api.VolumeAvailable)
 }
 
-// adoptShared refuses a disk that may not become a further attachment of its volume. The rules are
-// those for every attach, and the domain must share the disk.
+// adoptShared has the rules of every attach; in addition the domain must share the disk.
 func (tx adoptionTx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Volume, hostID string, d api.AdoptedDisk) error {
 	rules := reservationTx(tx)
 	has := v.Attachments[0]
@@ -306,9 +297,8 @@ func (tx adoptionTx) adoptShared(ctx context.Context, in api.InstanceRegister, v
 	return rules.checkAttachReach(ctx, w, hostID)
 }
 
-// shareDisk returns how an operator makes an instance share a disk. No command changes a disk's
-// definition, but an attached volume gets a shareable one. A root disk must not be replaced like
-// this, because it would lose its boot index.
+// shareDisk: no command changes a disk's definition, but an attached volume gets a shareable one. A
+// root disk must not be replaced like this, because it would lose its boot index.
 func shareDisk(instance, volume string, d api.AdoptedDisk) string {
 	if api.IsRoot(d.BootIndex) {
 		return fmt.Sprintf("it has to have <shareable/> in a definition that you give to `virsh define` with the instance off, for which no command of virsh or volferryctl is enough (`%s` prints it); then adopt it again",
@@ -322,8 +312,8 @@ func shareDisk(instance, volume string, d api.AdoptedDisk) string {
 		shell.Line("virsh", "detach-disk", "--persistent", "--", instance, d.Device), shell.Line("volferryctl", "instance", "adopt", instance), shell.Line(attach...))
 }
 
-// readopt takes back a volume that an instance had before it was forgotten. The volume must be
-// available, and at the disk's location.
+// readopt takes back a volume of a forgotten instance. The volume must be available, and at the
+// disk's location.
 func (tx adoptionTx) readopt(ctx context.Context, v api.Volume, hostID string, d api.AdoptedDisk) error {
 	if v.Status != api.VolumeAvailable || v.MigrationID != "" {
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot adopt disk %s: its volume %s is %s", d.Device, v.Name, v.Status)

@@ -10,10 +10,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// reportTx stores a host's report.
 type reportTx struct{ *Tx }
 
-// reported is the stored state of an instance that a host may report.
 type reported struct {
 	id, note          string
 	state, standstill api.InstanceState
@@ -24,8 +22,8 @@ type reported struct {
 	own bool
 }
 
-// storeInstances stores a host's report of its instances, and returns the running instances that
-// are not its own. An unchanged report costs one query, whatever its length.
+// storeInstances returns the running instances that are not the host's own. An unchanged report
+// costs one query, whatever its length.
 func (tx reportTx) storeInstances(ctx context.Context, in api.HostReport) (foreign []string, err error) {
 	scan := ledger.ScanInto(func(r *reported) []any { return []any{&r.id, &r.note, &r.state, &r.standstill, &r.differs, &r.own} })
 	rows, err := ledger.QueryAll(ctx, tx, scan, "SELECT i.id, i.note, i.state, i.standstill, i.differs, "+instanceHostID+" = ?1 FROM instances i WHERE i.host_id = ?1", in.ID)
@@ -50,8 +48,7 @@ func (tx reportTx) storeInstances(ctx context.Context, in api.HostReport) (forei
 	return foreign, nil
 }
 
-// storeInstance stores the report of an instance that the host has or had. A report never
-// shelves or unshelves an instance.
+// storeInstance: a report never shelves or unshelves an instance.
 func (tx reportTx) storeInstance(ctx context.Context, was reported, i api.InstanceReport) error {
 	if was.state == api.InstanceShelvedOffloaded {
 		return nil
@@ -73,8 +70,8 @@ func (tx reportTx) storeInstance(ctx context.Context, was reported, i api.Instan
 
 // noteRanOn records that a host newly reports a guest as running. If a move with all guests paused
 // has suspended this guest and not resumed any guest yet, another program has resumed it: the saved
-// memory of the other guests is older than its writes (workflow.Pauses.Permit). Reports arrive
-// in order, so this is not the state from before the suspension.
+// memory of the other guests is older than its writes (workflow.Pauses.Permit). Reports arrive in
+// order.
 func (tx reportTx) noteRanOn(ctx context.Context, instanceID string) error {
 	type resting struct {
 		migration, state, phase, name, host string

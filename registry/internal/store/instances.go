@@ -85,7 +85,6 @@ const shownState = "CASE WHEN i.state = 'paused' AND i.standstill <> '' THEN i.s
 const instanceQuery = "SELECT i.id, i.name, " + instanceHost + ", " + shownState + `, i.lock_reason, i.lock_op, i.note, i.differs, i.created_us, i.updated_us
 	FROM instances i JOIN hosts h ON h.id = i.host_id`
 
-// slotQuery selects the block device mappings and their attachments.
 const slotQuery = `SELECT s.instance_id, s.device, s.boot_index, s.note, s.definition, a.volume_id, a.id, COALESCE(a.mode, '')
 	FROM slots s LEFT JOIN attachments a ON a.instance_id = s.instance_id AND a.device = s.device AND a.migration_id IS NULL`
 
@@ -119,7 +118,6 @@ func scanInstance(row ledger.Scanner) (api.Instance, error) {
 	return i, err
 }
 
-// A slot is a block device mapping of an instance.
 type slot struct {
 	instanceID string
 	api.BlockDeviceMapping
@@ -200,7 +198,6 @@ func SlotDefinitions(ctx context.Context, q ledger.Querier, instanceID string) (
 	return out, nil
 }
 
-// storeSlot stores the definition of a slot; nil changes nothing.
 func (tx *Tx) storeSlot(ctx context.Context, instanceID, device string, d *api.SlotDefinition) error {
 	if d == nil {
 		return nil
@@ -212,8 +209,6 @@ func (tx *Tx) storeSlot(ctx context.Context, instanceID, device string, d *api.S
 	return tx.Exec(ctx, "UPDATE slots SET definition = ? WHERE instance_id = ? AND device = ?", text, instanceID, device)
 }
 
-// storeDetachedDisk stores the definition that a detached volume had at the instance; nil changes
-// nothing.
 func (tx *Tx) storeDetachedDisk(ctx context.Context, h attachmentRow, d *api.SlotDefinition) error {
 	if d == nil {
 		return nil

@@ -17,11 +17,10 @@ import (
 // scopeShared is the scope of locations that several hosts see.
 const scopeShared = "shared"
 
-// LocationColumns are the columns of the table locations, with the alias l, that LocationFields
-// scans.
+// LocationColumns are the columns, with the alias l, that LocationFields scans.
 const LocationColumns = "l.pool, l.name, l.path, l.format, l.size_bytes, l.backing, l.image_bytes, l.luks_secret, l.identity"
 
-// LocationFields returns the targets for scanning the LocationColumns of a row.
+// LocationFields returns the scan targets for LocationColumns.
 func LocationFields(l *api.Location) []any {
 	return []any{&l.Pool, &l.Name, &l.Path, &l.Format, &l.SizeBytes, &l.Backing, &l.ImageBytes, &l.LUKSSecret, &l.Identity}
 }
@@ -157,9 +156,8 @@ const holderQuery = `SELECT v.name, COALESCE(l.migration_id, '') FROM (
 		WHERE pool <> '' AND name <> '' AND scope = ?1 AND pool = ?3 AND name = ?4
 	) l JOIN volumes v ON v.id = l.volume_id LIMIT 1`
 
-// locationHolder returns the volume or migration at l, "" if there is none. The unique indexes
-// refuse most conflicts too, but they miss a path in a pool of several hosts and do not name the
-// holder.
+// locationHolder returns "" if nothing is at l. The unique indexes refuse most conflicts too, but
+// they miss a path in a pool of several hosts and do not name the holder.
 func (tx *Tx) locationHolder(ctx context.Context, hostID string, l api.Location) (string, error) {
 	scope, err := scopeOf(ctx, tx, hostID, l)
 	if err != nil {

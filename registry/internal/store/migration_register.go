@@ -74,8 +74,6 @@ func checkMigration(in api.MigrationRegister) error {
 	return cmp.Or(validate.ID("src attachment id", in.SrcAttachmentID), validate.ID("dst attachment id", in.DstAttachmentID))
 }
 
-// same returns the open migration with the requested id, if it exists, or a conflict if it
-// differs from the request.
 func (tx migrationTx) same(ctx context.Context, in api.MigrationRegister, hostID string) (m api.Migration, found bool, err error) {
 	m, err = MigrationByID(ctx, tx, in.ID)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -94,8 +92,6 @@ func (tx migrationTx) same(ctx context.Context, in api.MigrationRegister, hostID
 	return m, true, nil
 }
 
-// checkMigratable refuses a volume that this host may not migrate now, or that has changed since
-// the caller saw it.
 func (tx migrationTx) checkMigratable(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
 	switch {
 	case v.MigrationID != "":
@@ -190,8 +186,7 @@ func CheckDst(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeT
 	return checkTypeAllows(ctx, q, t, hostID, dst)
 }
 
-// InsertMigration locks the volume and reserves dst, and an attachment there if a host has the
-// volume at an instance.
+// InsertMigration locks the volume and reserves dst, and an attachment there if needed.
 func (tx *Tx) InsertMigration(ctx context.Context, v api.Volume, t api.VolumeType, hostID string, in api.MigrationRegister) error {
 	src, err := json.Marshal(v.Location)
 	if err != nil {

@@ -75,7 +75,6 @@ func checkTransition(in api.MigrationTransition) error {
 	return validate.Invalid("a migration cannot be moved to %s", validate.Quote(string(in.To)))
 }
 
-// checkOwner refuses every host except the migration's.
 func (tx migrationTx) checkOwner(ctx context.Context, m api.Migration, in api.MigrationTransition) error {
 	hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 	if err != nil {
@@ -91,8 +90,8 @@ func (tx migrationTx) checkOwner(ctx context.Context, m api.Migration, in api.Mi
 	return nil
 }
 
-// checkState is the compare of a compare-and-swap. done means that the same op has already made
-// this transition and lost the answer.
+// checkState is the compare of a compare-and-swap. done: the same op has made this transition and
+// lost the answer.
 func (tx migrationTx) checkState(ctx context.Context, m api.Migration, in api.MigrationTransition) (done bool, err error) {
 	var op string
 	if err := tx.QueryRowContext(ctx, "SELECT op_id FROM migrations WHERE id = ?", m.ID).Scan(&op); err != nil {
@@ -114,7 +113,6 @@ func (tx migrationTx) checkState(ctx context.Context, m api.Migration, in api.Mi
 	return false, nil
 }
 
-// dropsDst reports whether a migration frees dst when it enters the state.
 func dropsDst(to api.MigrationState) bool {
 	return to == api.MigrationCancelled || to == api.MigrationError
 }
@@ -125,8 +123,7 @@ func mayBeSwitched(m api.Migration) bool {
 	return m.State == api.MigrationCompleting || m.State == api.MigrationNeedsOperator
 }
 
-// storeState is the swap of the compare-and-swap, with its effects on the volume and its
-// attachments.
+// storeState is the swap of the compare-and-swap.
 func (tx migrationTx) storeState(ctx context.Context, m api.Migration, in api.MigrationTransition) error {
 	var fail, finished any
 	if in.Error != nil {

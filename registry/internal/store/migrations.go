@@ -141,7 +141,6 @@ func scanMigration(row ledger.Scanner) (api.Migration, error) {
 	return m, nil
 }
 
-// migrationTx has the rules of migrations.
 type migrationTx struct{ *Tx }
 
 // AuditMigration adds an event about a migration, with its volume, to the audit trail.
@@ -156,8 +155,7 @@ func (tx *Tx) AuditMigration(ctx context.Context, m api.Migration, e api.Event, 
 
 // Progress is the reported progress of open migrations, in memory.
 type Progress struct {
-	db *DB
-	// changed announces reported progress.
+	db      *DB
 	changed *ledger.Notifier
 }
 
@@ -170,8 +168,6 @@ func (s *Progress) Of(id string) (api.Migration, bool) { return s.db.hosts.Progr
 // miss no report, call it before Of and then wait.
 func (s *Progress) Next() <-chan struct{} { return s.changed.Wait() }
 
-// cache keeps the reported progress of a host's migrations in memory. It ignores migrations
-// that are not the host's.
 func (s *Progress) cache(ctx context.Context, in api.HostReport) error {
 	if in.Migrations == nil {
 		return nil
@@ -196,7 +192,6 @@ func (s *Progress) cache(ctx context.Context, in api.HostReport) error {
 	return nil
 }
 
-// dropFinished drops the cached progress of finished migrations.
 func (s *Progress) dropFinished(ctx context.Context) error {
 	for _, id := range s.db.hosts.MigrationIDs() {
 		var state api.MigrationState

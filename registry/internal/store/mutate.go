@@ -40,7 +40,6 @@ const (
 	changeBytesPerSecond = 16 << 10
 )
 
-// mutateIf is Mutate with the given admission.
 func mutateIf[T any](ctx context.Context, db *DB, call Call, what string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {
 	req := ledger.Request{Who: call.Who, OpID: call.Key, What: what, Body: request}
 	if call.Host != nil {
@@ -55,7 +54,6 @@ func mutateIf[T any](ctx context.Context, db *DB, call Call, what string, reques
 		func(ctx context.Context, _ *ledger.Change) (T, error) { return do(ctx, tx) })
 }
 
-// admitToken is the admission of changes without special rules.
 func admitToken(ctx context.Context, db *DB, tx *Tx) error {
 	if err := admitWritable(ctx, db, tx); err != nil || tx.Call.Host == nil {
 		return err
@@ -74,7 +72,6 @@ func admitToken(ctx context.Context, db *DB, tx *Tx) error {
 	return tx.admitEpoch(host, tx.Call.Host.Epoch)
 }
 
-// admitWritable admits every caller, unless the store is read-only.
 func admitWritable(_ context.Context, db *DB, _ *Tx) error { return db.writable() }
 
 // admitAlways is the admission of changes that a read-only store accepts.

@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// policyTexts describes each policy, by name.
 var policyTexts = map[string]string{
 	api.PolicyMultiattach:         "a volume of a multiattach type may be made, retyped to, or attached again",
 	api.PolicyMultiattachBootable: "the same for a bootable volume, and a multiattach volume may be made bootable",

@@ -14,8 +14,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// replace replaces the pools of a host, unless pools is nil. Volumes in a pool that is now
-// shared become visible to all hosts with the pool.
+// replace: volumes in a pool that is now shared become visible to all hosts with the pool.
 func (tx poolTx) replace(ctx context.Context, hostID string, pools []api.Pool) error {
 	if pools == nil {
 		return nil
@@ -100,8 +99,7 @@ func (s *Pools) scan(row ledger.Scanner) (api.Pool, error) {
 	return p, err
 }
 
-// fill adds the reported values of a pool that are not stored. A silent host may use the pool
-// for more than it last reported.
+// fill: a silent host may use the pool for more than it last reported.
 func (s *Pools) fill(hostID string, p *api.Pool) {
 	reported := s.db.hosts.FillPool(hostID, p)
 	last, seen := s.db.hosts.LastSeen(hostID)

@@ -38,8 +38,6 @@ func (s *Volumes) CheckMove(ctx context.Context, v api.Volume) error {
 	return checkHeldByOne(ctx, s.db.sqlite.Read, v)
 }
 
-// checkHeldByOne refuses to move a volume that hosts have at several instances, or at a shelved
-// instance.
 func checkHeldByOne(ctx context.Context, q ledger.Querier, v api.Volume) error {
 	if v.Unheld() {
 		return nil
@@ -116,7 +114,7 @@ func CheckDetach(v api.Volume, i api.Instance) error {
 	return nil
 }
 
-// CheckKnown returns not_found if no host has reported a pool of this name.
+// CheckKnown is CheckPoolKnown.
 func (s *Pools) CheckKnown(ctx context.Context, name string) error {
 	return CheckPoolKnown(ctx, s.db.sqlite.Read, name)
 }

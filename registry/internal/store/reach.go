@@ -38,7 +38,6 @@ var moverQuery = `SELECT h.id, ?2 = '' OR EXISTS (SELECT 1 FROM pools p WHERE p.
 		EXISTS (SELECT 1 FROM attachments a JOIN instances i ON i.id = a.instance_id WHERE a.volume_id = v.id AND i.host_id = h.id) DESC,
 		h.id = v.host_id DESC, h.name`
 
-// A mover is a host that reaches a volume.
 type mover struct {
 	hostID    string
 	hasPool   bool
@@ -86,7 +85,6 @@ func hostsOf(movers []mover) []string {
 	return ids
 }
 
-// checkReach refuses a host that does not reach the bytes of an unheld volume.
 func (tx *Tx) checkReach(ctx context.Context, verb string, v api.Volume, hostID string) error {
 	var scope, owner string
 	if err := tx.QueryRowContext(ctx, `SELECT l.scope, v.host_id FROM volumes v

@@ -22,7 +22,6 @@ func MigrationActive(v api.Volume, verb string) error {
 	return refuseMoving(verb, v.Name, v.MigrationID)
 }
 
-// refuseMoving returns the refusal to verb a volume during a migration.
 func refuseMoving(verb, volume, migration string) error {
 	return api.Errorf(api.CodeMigrationActive, "cannot %s volume %s: migration %s is moving it; complete or cancel that first", verb, volume, migration).
 		With("migration_id", migration)
@@ -53,7 +52,6 @@ func usedByInstance(volume, instance, instanceID, attachment string) error {
 		With("instance_id", instanceID).With("attachment_id", attachment)
 }
 
-// stopAdvice returns what an operator can do to allow a change of the instance's root volume.
 func stopAdvice(instance string, state api.InstanceState) string {
 	switch state {
 	case api.InstanceRunning, api.InstancePaused, api.InstanceAsleep, api.InstanceCrashed:
@@ -73,7 +71,6 @@ type instanceLock struct{ reason, op string }
 
 func lockOf(i api.Instance) instanceLock { return instanceLock{i.LockReason, i.LockedBy} }
 
-// check returns the refusal of a change of a locked instance, nil if it is not locked.
 func (l instanceLock) check(verb, instance string) error {
 	switch {
 	case l.reason == "":

@@ -35,8 +35,7 @@ type Reports struct {
 	pools    *Pools
 	marks    *Marks
 	progress *Progress
-	// limit bounds the reports of a host that need a write to the database.
-	limit *ratelimit.Limit
+	limit    *ratelimit.Limit
 }
 
 // Receive stores a host's report and returns the host with the registry's mark. A new host gets
@@ -95,7 +94,7 @@ func (s *Reports) Receive(ctx context.Context, call Call, in api.HostReport) (ap
 	return h, nil
 }
 
-// take stores a whole report if it has changes, and returns the host and the report's digest.
+// take returns the host and the report's digest.
 func (s *Reports) take(ctx context.Context, call Call, in api.HostReport, host hostcache.Row, now time.Time) (hostcache.Row, string, error) {
 	digest, err := reportDigest(in)
 	if err != nil {
@@ -125,7 +124,6 @@ func (s *Reports) take(ctx context.Context, call Call, in api.HostReport, host h
 	return host, digest, nil
 }
 
-// admitReport checks the token of a report.
 func admitReport(h hostcache.Row, epoch int64) error {
 	if !h.Fenced && (epoch == h.Epoch || epoch == 0 && h.Epoch == 1) {
 		return nil
@@ -133,7 +131,6 @@ func admitReport(h hostcache.Row, epoch int64) error {
 	return staleEpoch(h, epoch)
 }
 
-// reportDigest returns a digest of the part of a report that the database keeps.
 func reportDigest(in api.HostReport) (string, error) {
 	in.Epoch, in.Mark, in.Migrations = 0, nil, nil
 	in.Pools = slices.Clone(in.Pools)
@@ -148,7 +145,6 @@ func reportDigest(in api.HostReport) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// store stores the part of a report that the database keeps.
 func (s *Reports) store(ctx context.Context, call Call, in api.HostReport, digest string) (hostcache.Row, error) {
 	call.Key = ""
 	return mutateIf(ctx, s.db, call, "host.report", in, admitWritable, func(ctx context.Context, tx *Tx) (hostcache.Row, error) {
@@ -182,7 +178,6 @@ func (s *Reports) store(ctx context.Context, call Call, in api.HostReport, diges
 	})
 }
 
-// storeHost inserts or updates the row of a host and returns it.
 func (s *Reports) storeHost(ctx context.Context, tx *Tx, in api.HostReport) (hostcache.Row, error) {
 	tx.cache.hosts.invalidate()
 	_, err := tx.ExecContext(ctx, `INSERT INTO hosts (id, name, version, boot_id, epoch, last_seen_us, created_us)
@@ -219,7 +214,6 @@ func (s *Reports) nameTaken(ctx context.Context, tx *Tx, name string) error {
 		"docs/how-to/reinstall-a-host.md has all of it", refused, shell.Line("echo", h.ID), shell.Line("volferry-registry", "issue-cert", "host", name, "--id", h.ID, "--out", name+"-again"))
 }
 
-// audit audits that a host is new, was renamed, or was booted.
 func (tx reportTx) audit(ctx context.Context, was, now hostcache.Row) error {
 	var what string
 	switch {

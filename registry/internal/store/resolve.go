@@ -15,9 +15,8 @@ import (
 // A Kind is a kind of named objects. Table and NameColumn are constants of this program, never part
 // of a request.
 type Kind struct {
-	Noun  string
-	Table string
-	// NameColumn is the column with the name, "" if there is none.
+	Noun       string
+	Table      string
 	NameColumn string
 }
 
@@ -67,8 +66,6 @@ func Resolve(ctx context.Context, q ledger.Querier, k Kind, ref string) (string,
 	}
 }
 
-// ambiguous returns the refusal of a ref that is the name of the objects named and the beginning of
-// the ids begun.
 func ambiguous(ctx context.Context, q ledger.Querier, k Kind, ref string, named, begun []string) error {
 	candidates := slices.Concat(named, begun)
 	called, err := withHosts(ctx, q, k, candidates)
@@ -83,7 +80,6 @@ func ambiguous(ctx context.Context, q ledger.Querier, k Kind, ref string, named,
 		validate.Quote(ref), k.Noun, strings.Join(called[:len(named)], ", "), strings.Join(called[len(named):], ", ")).With("candidates", candidates)
 }
 
-// withHosts appends the name of the host to each id, for kinds that have a host.
 func withHosts(ctx context.Context, q ledger.Querier, k Kind, ids []string) ([]string, error) {
 	called := slices.Clone(ids)
 	hosts := "SELECT h.name FROM " + k.Table + " t JOIN hosts h ON h.id = t.host_id WHERE t.id = ?"
@@ -106,7 +102,6 @@ func withHosts(ctx context.Context, q ledger.Querier, k Kind, ids []string) ([]s
 	return called, nil
 }
 
-// resolveFilter is Resolve for a reference that may be empty.
 func resolveFilter(ctx context.Context, q ledger.Querier, k Kind, ref string) (string, error) {
 	if ref == "" {
 		return "", nil

@@ -73,7 +73,6 @@ func (s *Marks) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptan
 	})
 }
 
-// renewEpochs gives every host an epoch of the new timeline.
 func (s *Marks) renewEpochs(ctx context.Context, tx *Tx, timeline int64) error {
 	tx.cache.hosts.invalidate()
 	if err := tx.Exec(ctx, "UPDATE hosts SET epoch = max(epoch, ?) + 1, behind = 1", timeline*epochsOfTimeline); err != nil {

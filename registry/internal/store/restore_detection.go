@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// readHistory reads the stored history of the registry; end is the end of its trail.
 func readHistory(ctx context.Context, q ledger.Querier, end ledger.End) (*history.History, error) {
 	var (
 		now api.RegistryMark
@@ -91,7 +90,6 @@ func (s *Marks) Observe(ctx context.Context, hostID, name string, m api.Registry
 	return nil
 }
 
-// keepProof stores a mark that proves a restore, for the next start and for `accept-restore`.
 func (s *Marks) keepProof(ctx context.Context, hostID, name string, m api.RegistryMark) error {
 	return s.db.ledger.Submit(ctx, func(ctx context.Context, tx *ledger.Tx) error {
 		if s.db.history.Now().Timeline > m.Timeline {
@@ -106,7 +104,6 @@ func (s *Marks) keepProof(ctx context.Context, hostID, name string, m api.Regist
 	})
 }
 
-// inHistory reports whether m is part of the history with the newest mark now.
 func (s *Marks) inHistory(ctx context.Context, now, m api.RegistryMark) (bool, error) {
 	switch {
 	case history.Newer(m, now) > 0:
@@ -129,7 +126,6 @@ func (s *DB) ReadOnly() (reason string, yes bool) {
 	return reason, reason != ""
 }
 
-// writable refuses every change while the store is read-only.
 func (s *DB) writable() error {
 	if !s.history.Restored() {
 		return nil

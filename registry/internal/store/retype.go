@@ -29,10 +29,8 @@ type RetypePlan struct {
 // and the caller allows the move.
 func IsMove(refusal error) bool { return api.AsError(refusal).Details[detailMove] != nil }
 
-// detailMove is the detail of a refusal with the destination of the necessary move.
 const detailMove = "to"
 
-// to returns the destination for messages, "" for none.
 func (p RetypePlan) to() string {
 	if p.ToPath == "" && p.ToPool != "" {
 		return "pool " + p.ToPool
@@ -115,7 +113,6 @@ func checkRetype(in api.VolumeRetype) error {
 	return validate.Invalid("the migration policy %s is not one of never and on-demand", validate.Quote(in.MigrationPolicy))
 }
 
-// plan decides whether a volume can get the type at its location.
 func (s *Retypes) plan(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, in api.VolumeRetype) (RetypePlan, error) {
 	plan := RetypePlan{Volume: v, Type: t, ToPool: in.ToPool, ToPath: in.ToPath}
 	switch {
@@ -198,7 +195,6 @@ func (s *Retypes) CheckDst(ctx context.Context, plan RetypePlan, hostID string, 
 	return checkTypeAllows(ctx, s.db.sqlite.Read, plan.Type, hostID, dst)
 }
 
-// poolForType returns the host's active pool with the most free space that the type allows.
 func (s *Retypes) poolForType(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, hostID string) (string, error) {
 	pools, err := ledger.QueryAll(ctx, q, s.pools.scan, poolQuery+" WHERE p.host_id = ? AND p.active = 1", hostID)
 	if err != nil {

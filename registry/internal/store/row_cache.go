@@ -39,7 +39,7 @@ func (c *rowCache) Reset() {
 	clear(c.attachments)
 }
 
-// hostRows caches rows of hosts. A change of a host must call invalidate first.
+// A change of a host must call invalidate first.
 type hostRows struct {
 	byID   map[string]hostcache.Row
 	byName map[string]hostcache.Row
@@ -56,13 +56,11 @@ func (h *hostRows) clear() {
 	h.behind, h.behindKnown, h.changed = nil, false, false
 }
 
-// invalidate must be called before each change of a host.
 func (h *hostRows) invalidate() {
 	h.clear()
 	h.changed = true
 }
 
-// maxAttachments bounds the cached attachments.
 const maxAttachments = 4096
 
 // attachmentCache caches attachments without a migration by id, as attachmentRowQuery reads them. A
@@ -73,8 +71,8 @@ const maxAttachments = 4096
 // too.
 type attachmentCache map[string]attachmentRow
 
-// The statements of attach and detach. Each changes no row that is read with another attachment.
-// The caller must update the cache for its own attachment.
+// The statements of attach and detach change no row that is read with another attachment. The
+// caller must update the cache for its own attachment.
 const (
 	addSlot         = "INSERT INTO slots (instance_id, device, boot_index, note) VALUES (?, ?, NULL, '')"
 	moveAttachment  = "UPDATE attachments SET state = ?, op_id = ?, updated_us = ? WHERE id = ?"
@@ -96,7 +94,6 @@ func (c attachmentCache) put(h attachmentRow) {
 	}
 }
 
-// attachmentRow is an attachment with the values that the rules of its changes need.
 type attachmentRow struct {
 	api.Attachment
 	migrationID   string // the migration with the reserved dst, else ""

@@ -14,8 +14,7 @@ import (
 
 // Pools are the pools of hosts.
 type Pools struct {
-	db *DB
-	// shared has the pools of the site that hosts may share (Options.SharedPools).
+	db     *DB
 	shared map[string][]string
 }
 
@@ -101,7 +100,6 @@ func (s *Pools) Shared() SharedPools {
 	return out
 }
 
-// poolTx stores the pools of a host's report.
 type poolTx struct{ *Tx }
 
 // inPool selects the locations of host ?1 that are not shared yet and are in its pool ?2, or below
@@ -152,12 +150,10 @@ func isOfFiles(p api.Pool) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, p.Type)
 }
 
-// sharedBefore returns the names of the host's pools that are stored as shared.
 func (tx poolTx) sharedBefore(ctx context.Context, hostID string) ([]string, error) {
 	return ledger.QueryAll(ctx, tx, ledger.ScanString, "SELECT name FROM pools WHERE host_id = ? AND shared = 1", hostID)
 }
 
-// auditUnshared audits the volumes of a host that could not become shared with its pool.
 func (tx poolTx) auditUnshared(ctx context.Context, hostID string, p api.Pool) error {
 	names, err := ledger.QueryAll(ctx, tx, ledger.ScanString, `SELECT DISTINCT v.name FROM locations l JOIN volumes v ON v.id = l.volume_id
 		WHERE l.id IN (`+inPool+") ORDER BY v.name", hostID, p.Name, p.Path)

@@ -14,7 +14,6 @@ const (
 	longestQuiet  = 5 * time.Minute
 )
 
-// reportEvery returns the interval of each host's unchanged reports.
 func (s *DB) reportEvery() time.Duration {
 	share := time.Duration(s.hosts.Len()) * time.Second / quietReports
 	return min(max(shortestQuiet, share.Truncate(time.Second)), longestQuiet)
@@ -44,6 +43,5 @@ func (s *DB) isSuspect(hostID string, last time.Time) bool {
 	return s.isSilent(hostID, last, suspectMargin)
 }
 
-// isUp reports whether the host, last seen at last, seems to be up. An operator who fences such a
-// host must confirm that it is the right one.
+// isUp: an operator who fences such a host must confirm that it is the right one.
 func (s *DB) isUp(hostID string, last time.Time) bool { return !s.isSilent(hostID, last, upMargin) }

@@ -105,7 +105,6 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// partsOf returns the parts of a registry over its database.
 func partsOf(db *DB, o Options) *Store {
 	s := &Store{
 		DB: db, Volumes: &Volumes{db}, Instances: &Instances{db}, Types: &Types{db}, Policies: &Policies{db},

@@ -18,7 +18,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// typeTx has the rules of changes of volume types.
 type typeTx struct{ *Tx }
 
 // Create makes a volume type.
@@ -235,7 +234,6 @@ func (tx typeTx) checkMultiattach(ctx context.Context, old, changed api.VolumeTy
 	return nil
 }
 
-// checkFits refuses a type that the volume cannot get at its location.
 func (tx typeTx) checkFits(ctx context.Context, t api.VolumeType, v api.Volume) error {
 	if err := checkTypeSuits(ctx, tx, t, "change the type of volume "+v.Name, v.Location.Format, v.Bootable); err != nil {
 		return err
@@ -250,7 +248,6 @@ func (tx typeTx) checkFits(ctx context.Context, t api.VolumeType, v api.Volume) 
 	return checkPoolCan(ctx, tx, t, hostID, v.Location)
 }
 
-// movedTo returns an open migration that gives its volume the type, nil if there is none.
 func (tx typeTx) movedTo(ctx context.Context, typeID string) (*api.Migration, error) {
 	found, err := ledger.QueryAll(ctx, tx, scanMigration, migrationQuery+" WHERE m.to_type_id = ? AND "+MigrationOpen+" LIMIT 1", typeID)
 	if err != nil || len(found) == 0 {

@@ -154,8 +154,6 @@ func poolCan(ctx context.Context, q ledger.Querier, hostID, pool string) (can bo
 	return can, nil
 }
 
-// checkNewType refuses a type that the volume may not get at any location, with the format that it
-// will have.
 func checkNewType(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, format api.Format) error {
 	if v.Multiattach != t.Multiattach && len(v.Attachments) > 0 {
 		return api.Errorf(api.CodeInUseRetype, "cannot retype volume %s to %s: that changes multiattach, and the volume is attached", v.Name, t.Name)

@@ -10,7 +10,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// careTx tells which hosts may change a volume.
 type careTx struct{ *Tx }
 
 // inCare is OwnVolume for a change of the volume itself, by the host that has it in its care:
@@ -79,7 +78,6 @@ func (tx careTx) wasAsked(ctx context.Context, condition, volumeID string) (aske
 	return asked, nil
 }
 
-// notInHand returns the refusal of inHand.
 func (tx careTx) notInHand(verb string, v api.Volume) error {
 	if v.Unheld() {
 		return tx.notInCare(verb, v)

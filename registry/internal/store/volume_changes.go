@@ -55,7 +55,6 @@ func (s *Volumes) Register(ctx context.Context, call Call, in api.VolumeRegister
 	})
 }
 
-// insert inserts the row of a volume and reserves its location.
 func (tx volumeTx) insert(ctx context.Context, in api.VolumeRegister, hostID string, status api.VolumeStatus) error {
 	t, err := typeByRef(ctx, tx, cmp.Or(in.Type, DefaultType))
 	if err != nil {
@@ -79,7 +78,6 @@ func (tx volumeTx) insert(ctx context.Context, in api.VolumeRegister, hostID str
 	return tx.reserveLocation(ctx, in.ID, "", hostID, in.Location, api.CodeConflict)
 }
 
-// volumeTaken returns the conflict of a volume's id or name.
 func volumeTaken(err error, id, name string) error {
 	switch {
 	case sqlitedb.Violates(err, "volumes.id"):
@@ -90,9 +88,9 @@ func volumeTaken(err error, id, name string) error {
 	return fmt.Errorf("store volume: %w", err)
 }
 
-// Update changes the name of a volume and whether it is bootable, also during a migration,
-// because neither touches the bytes. It also stores the identity of the volume's device for an
-// operator, unless the volume is being migrated.
+// Update changes the name of a volume and whether it is bootable, also during a migration, because
+// neither touches the bytes. For an operator it also stores the identity of the volume's device,
+// unless the volume is being migrated.
 func (s *Volumes) Update(ctx context.Context, call Call, ref string, in api.VolumeUpdate) (api.Volume, error) {
 	if in.Name != nil {
 		if err := validate.Name("volume name", *in.Name); err != nil {
@@ -196,8 +194,6 @@ func (s *Volumes) Transition(ctx context.Context, call Call, ref string, in api.
 	})
 }
 
-// settleLocation stores the location of a volume that is being made: its path may only now be
-// known.
 func (tx volumeTx) settleLocation(ctx context.Context, v api.Volume, l api.Location) error {
 	if v.Status != api.VolumeCreating {
 		return api.Errorf(api.CodeStateForbidden, "volume %s is %s; only a migration changes where it is", v.Name, v.Status)
@@ -236,7 +232,6 @@ func (s *Volumes) Forget(ctx context.Context, call Call, ref string) (api.Volume
 	})
 }
 
-// refuseAttached returns the refusal to forget an attached volume; it names the first instance.
 func (tx volumeTx) refuseAttached(ctx context.Context, v api.Volume) error {
 	a := v.Attachments[0]
 	var instance string

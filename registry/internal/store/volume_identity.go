@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// volumeTx changes the row of a volume.
 type volumeTx struct{ *Tx }
 
 // Identify stores the identity of a volume's device as a host has read it, and returns the
@@ -44,7 +43,6 @@ func (s *Volumes) Identify(ctx context.Context, call Call, ref string, in api.Vo
 	})
 }
 
-// setIdentity stores the identity of the volume's device and returns the volume.
 func (tx volumeTx) setIdentity(ctx context.Context, v api.Volume, identity string) (api.Volume, error) {
 	if v.MigrationID != "" {
 		return v, MigrationActive(v, "change the identity of")

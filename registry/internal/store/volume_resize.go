@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// resizeTx has the rules of resizes.
 type resizeTx struct{ *Tx }
 
 // BeginResize locks a volume that a host is about to make larger, and returns it. The lock ends
@@ -50,7 +49,6 @@ func (s *Volumes) BeginResize(ctx context.Context, call Call, ref string, in api
 
 const resizeVerb = "resize"
 
-// check refuses a volume that the host may not make larger in its present state.
 func (tx resizeTx) check(ctx context.Context, v api.Volume, hostID string, in api.VolumeResizeBegin) error {
 	if v.ResizeOpID != "" {
 		holder, err := tx.resizedBy(ctx, v.ID)
@@ -77,7 +75,6 @@ func (tx resizeTx) check(ctx context.Context, v api.Volume, hostID string, in ap
 	return tx.checkAt(ctx, v, v.Attachments[0], hostID)
 }
 
-// checkAt requires that the volume's instance lets the host resize it.
 func (tx resizeTx) checkAt(ctx context.Context, v api.Volume, a api.Attachment, hostID string) error {
 	var (
 		at, name string
@@ -103,7 +100,6 @@ func (tx resizeTx) checkAt(ctx context.Context, v api.Volume, a api.Attachment, 
 	return tx.CheckNoSplitBrain("resize volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
 }
 
-// resizedBy returns the id of the host that resizes the volume, "" if none does.
 func (tx resizeTx) resizedBy(ctx context.Context, volumeID string) (hostID string, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT resize_host FROM volumes WHERE id = ?", volumeID).Scan(&hostID); err != nil {
 		return "", fmt.Errorf("read who resizes: %w", err)
@@ -192,7 +188,6 @@ func (s *Volumes) Grow(ctx context.Context, call Call, ref string, in api.Volume
 	})
 }
 
-// setSize stores the size of the volume, which is an image or the beginning of one.
 func (tx resizeTx) setSize(ctx context.Context, v api.Volume, sizeBytes int64) error {
 	grown := v.Location
 	if grown.SizeBytes = sizeBytes; grown.ImageBytes <= sizeBytes {

@@ -143,7 +143,6 @@ func scanVolume(row ledger.Scanner) (api.Volume, error) {
 	return v, err
 }
 
-// auditVolume adds an event about a volume to the audit trail.
 func (tx *Tx) auditVolume(ctx context.Context, v api.Volume, e api.Event, details map[string]any) error {
 	if details == nil {
 		details = map[string]any{}

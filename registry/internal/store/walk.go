@@ -10,13 +10,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// view runs several queries on one snapshot of the database.
 func (s *DB) view(ctx context.Context, read func(ledger.Querier) error) error {
 	_, err := ledger.View(ctx, s.sqlite.Read, func(q ledger.Querier) (struct{}, error) { return struct{}{}, read(q) })
 	return err
 }
 
-// gather returns all visited objects.
 func gather[T any](each func(ledger.Visit[T]) error) ([]T, error) {
 	all := []T{}
 	err := each(func(_ string, thing T) (bool, error) {
@@ -35,7 +33,6 @@ func writeKey(volume, instance string, ids ...string) string {
 	return strings.Join(append([]string{volume, instance}, ids...), "/")
 }
 
-// readKey returns the n ids of a key, all empty at the beginning of a list.
 func readKey(key, volume, instance string, n int) ([]string, error) {
 	if key == "" {
 		return make([]string, n), nil

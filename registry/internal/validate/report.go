@@ -39,7 +39,6 @@ func Report(in api.HostReport) error {
 	return cmp.Or(checkReportPools(in.Pools), checkReportInstances(in.Instances), checkReportMigrations(in.Migrations))
 }
 
-// checkMany bounds the number of objects in a report.
 func checkMany(what string, n, most int) error {
 	if n > most {
 		return Invalid("the report has %d %s and may have %d", n, what, most)
@@ -159,7 +158,6 @@ func checkReportMigration(m api.Migration) error {
 	return Error("error of migration "+m.ID, m.Error)
 }
 
-// phaseRule describes a phase; a newer daemon may have a phase that this program does not know.
 var phaseRule = regexp.MustCompile(`^[a-z0-9_. -]{0,64}$`)
 
 func checkPhase(m api.Migration) error {

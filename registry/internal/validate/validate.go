@@ -29,7 +29,6 @@ const (
 	MaxPath = 4095
 	// MaxLocation bounds a location with its base images, in bytes of JSON.
 	MaxLocation = 64 << 10
-	// sectorBytes divides the size of every disk.
 	sectorBytes = 512
 )
 
@@ -52,7 +51,6 @@ func Name(what, name string) error {
 	return plainName(what, name)
 }
 
-// plainName checks the characters of a name that was chosen for Volferry or is in a certificate.
 func plainName(what, name string) error {
 	if !nameRule.MatchString(name) {
 		return Invalid("the %s %s is not allowed: it must begin with a letter or digit, go on with letters, digits, dots, underscores and hyphens, and have at most 255 characters", what, Quote(name))
@@ -197,7 +195,7 @@ func Location(what string, l api.Location) error {
 	return cmp.Or(luks(what, l), backing(what, l), Identity("identity of the "+what, l.Identity), locationBytes(what, l))
 }
 
-// locationBytes bounds the size of a location, because each event and answer about it has a copy.
+// locationBytes: each event and answer about a location has a copy of it.
 func locationBytes(what string, l api.Location) error {
 	if l.Backing == "" {
 		return nil // the other texts have smaller bounds
@@ -301,7 +299,6 @@ func ClipTo(enough int, text string) string {
 // maxBacking bounds the base images of a clone: QEMU has no longer chains.
 const maxBacking = 200
 
-// backing checks the base images of a linked clone.
 func backing(what string, l api.Location) error {
 	images := l.Backing.Images()
 	switch {

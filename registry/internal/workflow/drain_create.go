@@ -60,9 +60,8 @@ func (s *Drains) Create(ctx context.Context, call store.Call, pool string, in ap
 	})
 }
 
-// supersede stops an open drain from pool to toPool that has failed or skipped volumes, so that a
-// new drain can try them again. Running moves continue. It does not stop other drains: to move the
-// volumes to another pool, the operator must stop the drain first.
+// supersede stops an open drain from pool to toPool that has failed or skipped volumes. Running
+// moves continue. A drain to another pool must be stopped by the operator first.
 func (s *Drains) supersede(ctx context.Context, tx *changeTx, pool, toPool string) error {
 	var id string
 	err := tx.QueryRowContext(ctx, "SELECT id FROM drains WHERE pool = ? AND to_pool = ? AND state IN ('running', 'paused')", pool, toPool).Scan(&id)

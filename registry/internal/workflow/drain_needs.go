@@ -17,8 +17,7 @@ import (
 )
 
 // outsideQuery selects every placed volume that is a linked clone, is in no pool, or is in a pool
-// with the same path as another pool or a path below it. It scans all locations, so use it for
-// views only.
+// with the same path as another pool or a path below it. It scans all locations: for views only.
 const outsideQuery = `SELECT v.id, v.name, h.name, ` + store.LocationColumns + `
 	FROM locations l JOIN volumes v ON v.id = l.volume_id JOIN hosts h ON h.id = v.host_id
 	WHERE l.migration_id IS NULL AND l.path <> '' AND (l.backing <> '' OR l.pool = '' OR EXISTS (
@@ -31,10 +30,9 @@ func scanOutside(row ledger.Scanner) (v api.Volume, err error) {
 	return v, err
 }
 
-// AddNeeds adds the other obstacles to removing a pool to the last drain of that pool. Volumes
-// outside of the pool that need an image below its path become skipped volumes, with advice. Files
-// in the pool that domains need become uses. These obstacles are not stored, and the drain does not
-// move them.
+// AddNeeds adds the other obstacles to removing a pool to its last drain: volumes outside of the
+// pool that need an image below its path as skipped volumes, and files in the pool that domains
+// need as uses. They are not stored, and the drain does not move them.
 func (s *Drains) AddNeeds(ctx context.Context, drains []api.Drain) error {
 	if len(drains) == 0 {
 		return nil
@@ -66,7 +64,6 @@ func (s *Drains) AddNeeds(ctx context.Context, drains []api.Drain) error {
 	return nil
 }
 
-// shelvedFiles has the files in the definition of a shelved instance, except its volumes.
 type shelvedFiles struct {
 	instance string
 	files    []domainfiles.File
@@ -90,7 +87,6 @@ func scanShelved(row ledger.Scanner) (s shelvedFiles, err error) {
 	return s, nil
 }
 
-// addShelved adds the files in the pool that definitions of shelved instances name, on any host.
 func addShelved(d *api.Drain, shelved []shelvedFiles, pools []api.Pool) {
 	for i := range shelved {
 		s := &shelved[i]
@@ -110,7 +106,6 @@ func addShelved(d *api.Drain, shelved []shelvedFiles, pools []api.Pool) {
 	slices.SortFunc(d.Uses, api.PoolUse.Compare)
 }
 
-// addUses adds the reported uses of the pool.
 func addUses(d *api.Drain, pools []api.Pool) {
 	for i := range pools {
 		if pools[i].Name == d.Pool {

@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RefreshVolumes adds volumes that have come into the pool to a running drain, and settles
-// pending volumes that have left it. It writes only changes, so it may be called often.
+// RefreshVolumes adds volumes that have come into the pool to a running drain, and settles pending
+// volumes that have left it. It writes only changes.
 func (s *Drains) RefreshVolumes(ctx context.Context, call store.Call, drainID string) error {
 	d, err := s.Get(ctx, drainID)
 	if err != nil || d.State != api.DrainRunning {
@@ -46,7 +46,6 @@ func (s *Drains) RefreshVolumes(ctx context.Context, call store.Call, drainID st
 	return err
 }
 
-// current reports whether the lines of a drain match the present contents of the pool.
 func (s *Drains) current(ctx context.Context, d api.Drain) (bool, error) {
 	waits := map[string]bool{}
 	settled := map[string]bool{}
@@ -98,8 +97,7 @@ var drainVolumeNext = map[string][]string{
 }
 
 // SetVolume records the state, migration, host and error of a volume of a drain. It returns
-// conflict for moving, unless the drain runs and fewer than Parallel volumes move. Recording the
-// same values again changes nothing.
+// conflict for moving, unless the drain runs and fewer than Parallel volumes move.
 func (s *Drains) SetVolume(ctx context.Context, call store.Call, drainID string, v api.DrainVolume) error {
 	if err := cmp.Or(validate.ID("volume id", v.VolumeID), validate.Text("migration id", v.MigrationID), validate.Text("host", v.Host)); err != nil {
 		return err

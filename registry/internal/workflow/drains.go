@@ -110,7 +110,6 @@ func (s *Drains) byID(ctx context.Context, q ledger.Querier, id string) (api.Dra
 	return d, nil
 }
 
-// addProgress sets the moved bytes of a volume.
 func (s *Drains) addProgress(v *api.DrainVolume) {
 	switch v.State {
 	case api.DrainVolumeMoved:

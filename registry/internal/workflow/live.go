@@ -89,10 +89,8 @@ func (c LiveCall) again(other LiveCall) bool {
 	return c == other
 }
 
-// touched reports whether the host may have made changes that have to be undone.
 func (h LiveHost) touched() bool { return h.Call.Verb != "" && h.Call.Verb != LiveCheck }
 
-// next returns the call to make, or already made, for want.
 func (h LiveHost) next(want LiveCall) LiveCall {
 	if !h.Call.again(want) {
 		return want
@@ -110,7 +108,6 @@ var wanted = map[PausePhase]LiveVerb{
 	PauseAgain: LiveEnd, PauseLast: LiveRead, PauseSaving: LiveLast, PauseRestoring: LiveUntrack, PauseCancelling: LiveUntrack,
 }
 
-// call returns the call for a verb in the present generation and round.
 func (l *Live) call(verb LiveVerb) LiveCall {
 	switch verb {
 	case LiveCheck, LiveMake, LiveUntrack:
@@ -120,7 +117,7 @@ func (l *Live) call(verb LiveVerb) LiveCall {
 	return LiveCall{Verb: verb, Generation: l.Generation, Round: l.Round}
 }
 
-// shares divides a volume among hosts at the borders of units. It returns the end of each share.
+// shares divides a volume among hosts at the borders of units.
 func shares(bytes, unit int64, hosts int) []int64 {
 	units := (bytes + unit - 1) / unit
 	ends := make([]int64, 0, hosts)

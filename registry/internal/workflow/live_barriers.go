@@ -51,7 +51,6 @@ func (s *LiveMoves) Pass(ctx context.Context, call store.Call, id string, from, 
 	})
 }
 
-// beyond returns the changes of passing a barrier.
 func (p Pause) beyond(from, to PausePhase, now int64) []ledger.Step {
 	id := p.Migration.ID
 	switch {
@@ -97,8 +96,7 @@ func (s *LiveMoves) Made(ctx context.Context, call store.Call, id string, dst ap
 	})
 }
 
-// mostTries is the number of consecutive fruitless copies, or of called off pauses, after which the
-// move is cancelled.
+// mostTries fruitless copies, or called off pauses, cancel the move.
 const mostTries = 3
 
 // Again begins the next generation of a move, because a bitmap is missing or not all guests

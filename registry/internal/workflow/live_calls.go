@@ -19,13 +19,11 @@ type LiveMoves struct{ pauses *Pauses }
 // LiveAnswer is the result of a call. Without Done, the call was undone, refused or withdrawn, and
 // the host will not continue it.
 type LiveAnswer struct {
-	Done bool
-	// Results of a completed round, as in LiveHost.
+	Done          bool
 	Dirty, Copied int64
 	TookMS        int64
 	// Memory is, for a check, the RAM of each instance in bytes, by instance id.
 	Memory map[string]int64
-	// Worked is the duration of the host's work.
 	Worked time.Duration
 	// Error must be resolved by an operator before the call is repeated.
 	Error *api.Error
@@ -102,7 +100,6 @@ func (s *LiveMoves) Answer(ctx context.Context, call store.Call, id, hostID stri
 	})
 }
 
-// liveHost returns a host of a live move.
 func (p Pause) liveHost(id string) (LiveHost, error) {
 	if p.Live != nil {
 		if at := slices.IndexFunc(p.Live.Hosts, func(h LiveHost) bool { return h.ID == id }); at >= 0 {

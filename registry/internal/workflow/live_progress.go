@@ -3,7 +3,6 @@
 package workflow
 
 const (
-	// slowRounds is the number of consecutive slow rounds after which guests are throttled.
 	slowRounds = 3
 	// A round is slow if it leaves more than this fraction of the bytes that the round before left.
 	slowParts, slowWhole = 4, 5
@@ -15,9 +14,8 @@ const (
 // writing faster than the copy, despite throttling.
 const LiveStalledRounds = 10
 
-// progress returns the values of the next round: the bytes left, the consecutive slow rounds, and
-// the times that guests' writes were throttled. Once guests are throttled, if allowed, each round
-// throttles them further until the pause.
+// progress returns the next round's Left, Slow and Throttled. Once guests are throttled, if
+// allowed, each round throttles them further until the pause.
 func (l *Live) progress(mayThrottle bool) (left int64, slow, throttled int) {
 	for _, h := range l.Hosts {
 		left += h.Dirty

@@ -96,7 +96,6 @@ func (s *Pauses) AdoptMoved(ctx context.Context, call store.Call, id string, sav
 	})
 }
 
-// adopt recreates a move in one transaction, if the hosts' reports allow that.
 func (s *Pauses) adopt(ctx context.Context, call store.Call, what, id string, saved map[string][]api.SavedInstance, present []string,
 	adopt func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error),
 ) (Pause, error) {
@@ -143,7 +142,6 @@ func (tx *changeTx) insertLostPause(ctx context.Context, v api.Volume, t api.Vol
 	return pauseByID(ctx, tx, id)
 }
 
-// atRest reports whether a host has suspended or saved an instance and not resumed it since.
 func atRest(saved []api.SavedInstance, instanceID string) bool {
 	return slices.ContainsFunc(saved, func(g api.SavedInstance) bool { return g.InstanceID == instanceID && g.AtRest })
 }
@@ -178,10 +176,9 @@ func (tx *changeTx) checkAdoptable(ctx context.Context, id string, saved map[str
 	return nil
 }
 
-// endsOfSaved returns the volume of a lost move, and its dst if guests were to be restored at
-// another location than the registry's: a restore at dst is requested only after the flip, so the
-// volume was moved there in the lost history. It refuses if the hosts disagree about dst, or if a
-// guest that was restored there is no longer there, as after another lost move.
+// endsOfSaved returns the volume of a lost move, and its dst if a guest was to be restored at
+// another location than the registry's: that is requested only after the flip. It refuses if the
+// hosts disagree about dst, or if a guest that was restored there is no longer there.
 func (tx *changeTx) endsOfSaved(ctx context.Context, id string, saved map[string][]api.SavedInstance) (v api.Volume, dst api.Location, err error) {
 	for _, hostID := range slices.Sorted(maps.Keys(saved)) {
 		for _, g := range saved[hostID] {

@@ -28,8 +28,6 @@ func (s *Pauses) Copy(ctx context.Context, call store.Call, id string) (Pause, e
 	return s.passBarrier(ctx, call, id, PauseSaving, PauseSaved, PauseCopying, api.DropDst)
 }
 
-// passBarrier advances a move to the next phase if every instance is in the state that the next
-// phase needs.
 func (s *Pauses) passBarrier(ctx context.Context, call store.Call, id string, from PausePhase, all string, to PausePhase, dropEnd string) (Pause, error) {
 	return s.change(ctx, call, id, "migration.pause_"+string(to), nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(from); err != nil {
@@ -104,7 +102,6 @@ func (p Pause) CanResume() bool {
 	return !p.Resuming && p.wakes()
 }
 
-// wakes reports whether the move is in a phase that restores and resumes guests.
 func (p Pause) wakes() bool {
 	return p.Phase == PauseRestoring || p.Phase == PauseCancelling || p.Phase == PauseAgain
 }

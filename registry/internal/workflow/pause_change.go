@@ -10,7 +10,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// change makes one change of a move that the registry leads.
 func (s *Pauses) change(ctx context.Context, call store.Call, ref, what string, request any, do func(context.Context, *changeTx, Pause) error) (Pause, error) {
 	out, err := mutate(ctx, s.db, call, what, []any{ref, request}, func(ctx context.Context, tx *changeTx) (Pause, error) {
 		id, err := store.Resolve(ctx, tx, store.KindMigration, ref)
@@ -96,7 +95,7 @@ func (tx *changeTx) settlePauseState(ctx context.Context, id string) error {
 	return tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.transition", From: string(p.Migration.State), To: string(state)}, nil)
 }
 
-// blocker returns the error that blocks a move until an operator acts, nil if there is none.
+// blocker returns the error that blocks a move until an operator acts, or nil.
 func (p Pause) blocker() *api.Error {
 	for _, g := range p.Instances {
 		if g.Error != nil && !g.Lost {
@@ -116,10 +115,8 @@ func (p Pause) blocker() *api.Error {
 	return p.Error
 }
 
-// phaseResuming is the shown phase of a move while its guests are resumed.
 const phaseResuming = "resuming"
 
-// phaseShown returns the phase in answers.
 func (p Pause) phaseShown() string {
 	if p.Resuming && p.Phase != PauseDone {
 		return phaseResuming

@@ -10,7 +10,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// timeOrZero converts a column to a time; 0 is the zero time.
 func timeOrZero(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}
@@ -29,7 +28,6 @@ func decodeError(text []byte) (*api.Error, error) {
 	return e, nil
 }
 
-// encodeError returns the column value of an error, NULL for nil.
 func encodeError(e *api.Error) (any, error) {
 	if e == nil {
 		return nil, nil
@@ -41,7 +39,6 @@ func encodeError(e *api.Error) (any, error) {
 	return string(b), nil
 }
 
-// microsOrZero is the inverse of timeOrZero.
 func microsOrZero(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

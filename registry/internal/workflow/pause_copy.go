@@ -62,7 +62,6 @@ func (s *Pauses) Flip(ctx context.Context, call store.Call, id string, dst api.L
 	})
 }
 
-// flipPause makes dst the location of the volume and its attachments, and reserves src instead.
 func (tx *changeTx) flipPause(ctx context.Context, p Pause, dst api.Location) error {
 	if err := tx.checkReservedDst(ctx, p, dst); err != nil {
 		return err

@@ -16,8 +16,7 @@ import (
 // once, but by different hosts. A later guest's memory is older than the writes of the others.
 const resumeWindow = 30 * time.Second
 
-// memoryBarred refuses to restore or resume an instance if its saved memory is older than another
-// guest's writes.
+// memoryBarred refuses an instance with saved memory older than another guest's writes.
 func (p Pause) memoryBarred(g PauseInstance, to string, now time.Time) error {
 	if g.Discard {
 		return nil // its memory is discarded, not restored
@@ -43,7 +42,6 @@ func (p Pause) memoryBarred(g PauseInstance, to string, now time.Time) error {
 	return nil
 }
 
-// discardAdvice returns how an operator discards the memory of an instance.
 func (p Pause) discardAdvice(g PauseInstance) string {
 	return "it can only be started anew, as after a power cut: `" + p.discardCommand() + "`, then `" + startCommand(g) + "`"
 }
@@ -57,8 +55,6 @@ func (p Pause) callCommand() string {
 	return shell.Line("volferryctl", "migration", verb, p.Migration.ID)
 }
 
-// discardCommand returns the command that discards the memory of all guests that may not be
-// restored.
 func (p Pause) discardCommand() string { return p.callCommand() + " --discard-memory" }
 
 func startCommand(g PauseInstance) string {

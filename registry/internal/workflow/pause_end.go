@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// checkGuests is CheckGuest for every guest of a move.
 func (tx *changeTx) checkGuests(verb string, p Pause) error {
 	for _, g := range p.Instances {
 		if err := CheckGuest(tx.Call, verb+" migration "+p.Migration.ID, g); err != nil {
@@ -52,8 +51,6 @@ func (s *Pauses) Cancel(ctx context.Context, call store.Call, ref string, why *a
 	})
 }
 
-// unlockRestored unlocks the restored instances of a move in phase PauseAgain, which kept them
-// locked.
 func (tx *changeTx) unlockRestored(ctx context.Context, p Pause) error {
 	for _, g := range p.Instances {
 		if g.State != PauseRestored {
@@ -66,8 +63,8 @@ func (tx *changeTx) unlockRestored(ctx context.Context, p Pause) error {
 	return nil
 }
 
-// Complete tries again, for a move that needs an operator after the flip, to restore its
-// guests. Before the flip it refuses, because the move continues by itself.
+// Complete tries again to restore the guests of a move that needs an operator after the flip.
+// Before the flip it refuses, because the move continues by itself.
 func (s *Pauses) Complete(ctx context.Context, call store.Call, ref string) (Pause, error) {
 	return s.change(ctx, call, ref, "migration.pause_complete", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("complete", p); err != nil {
@@ -122,11 +119,11 @@ func (tx *changeTx) auditRetry(ctx context.Context, p Pause, details map[string]
 	return tx.settlePauseState(ctx, p.Migration.ID)
 }
 
-// Discard discards, for an operator, the memory of guests that may not be restored any more
-// or were lost with their host. They are then stopped, as after a power cut, and may be started.
-// Other failed guests are tried again with their memory: it must not be lost, and complete and
-// cancel refuse while a guest is barred. If no guest is barred, Discard discards the memory
-// of the failed guests. It returns state_forbidden if there are none.
+// Discard discards, for an operator, the memory of guests that may not be restored any more or were
+// lost with their host. They are then stopped, as after a power cut, and may be started. Other
+// failed guests are tried again with their memory, since complete and cancel refuse while a guest
+// is barred. If no guest is barred, Discard discards the memory of the failed guests. It returns
+// state_forbidden if there are none.
 func (s *Pauses) Discard(ctx context.Context, call store.Call, ref string) (Pause, error) {
 	return s.change(ctx, call, ref, "migration.pause_discard", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("discard memory of", p); err != nil {

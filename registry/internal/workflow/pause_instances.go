@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// pauseInstanceNext has the allowed transitions of an instance, by phase.
 var pauseInstanceNext = map[PausePhase]map[string][]string{
 	PauseChecking:   {PausePending: {PauseChecked}},
 	PauseSuspending: {PauseChecked: {PauseSuspended}},
@@ -107,8 +106,8 @@ func (s *Pauses) SetInstance(ctx context.Context, call store.Call, id string, ph
 	})
 }
 
-// explainLost sets the lock reason of a lost instance: the operator removes the lock by ending the
-// move, or by continuing it without the instance.
+// explainLost: the operator removes the lock by ending the move, or by continuing it without the
+// instance.
 func (tx *changeTx) explainLost(ctx context.Context, p Pause, g PauseInstance) error {
 	i, err := store.InstanceByID(ctx, tx, g.ID)
 	if err != nil || i.LockedBy != p.Migration.ID {
@@ -117,7 +116,6 @@ func (tx *changeTx) explainLost(ctx context.Context, p Pause, g PauseInstance) e
 	return tx.ExplainLock(ctx, i, fmt.Sprintf("host %s was fenced while it was put to rest for the move of volume %s, and its memory is not restored; %s", g.Host.Name, p.Migration.VolumeName, p.discardAdvice(g)))
 }
 
-// samePauseInstance reports whether there is nothing to record.
 func samePauseInstance(was, g PauseInstance) bool {
 	return was.State == g.State && was.Lost == g.Lost && was.SaveAttempt == g.SaveAttempt && was.Attempt == g.Attempt && was.Error == nil && g.Error == nil &&
 		(g.RanAt.IsZero() || !was.RanAt.IsZero())

@@ -32,11 +32,9 @@ func (s *Pauses) Register(ctx context.Context, call store.Call, ref string, in a
 
 // A kind is a way to move a volume with its guests, led by the registry.
 type kind struct {
-	method string
-	// what is its name in the trail; manner and request are for messages.
+	method                string
 	what, manner, request string
-	// admits refuses a volume that does not meet further conditions.
-	admits func(v api.Volume) error
+	admits                func(v api.Volume) error
 }
 
 var allPaused = kind{
@@ -97,7 +95,7 @@ func (s *Pauses) register(ctx context.Context, call store.Call, ref string, in a
 	return out, err
 }
 
-// CheckGuest refuses to verb a move if the caller is a host and the guest is on another host.
+// CheckGuest refuses a calling host if the guest is on another host.
 func CheckGuest(call store.Call, verb string, g PauseInstance) error {
 	if call.Administers() || call.Host.ID == g.Host.ID {
 		return nil
@@ -238,7 +236,6 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 	return g, tx.CheckNoSplitBrain("migrate volume "+v.Name+" of instance "+g.Name, g.ID, g.Host.ID)
 }
 
-// checkGuestReaches refuses a dst that the host of a guest does not reach.
 func (tx *changeTx) checkGuestReaches(ctx context.Context, v api.Volume, t api.VolumeType, g PauseInstance, dst api.Location) error {
 	if err := store.CheckDst(ctx, tx, v, t, g.Host.ID, dst); err != nil {
 		return err

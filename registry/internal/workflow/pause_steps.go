@@ -10,13 +10,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// noteStep records a step of a pause of a move, reached by the move, a host, or an instance. It
-// records nothing before the first pause and after the end of the move.
+// noteStep records nothing before the first pause and after the end of the move.
 func (tx *changeTx) noteStep(ctx context.Context, p Pause, to PausePhase, step api.PauseStep) error {
 	return tx.noteStepOf(ctx, p, to, step, 0)
 }
 
-// noteStepOf is noteStep with the bytes of saved or restored RAM.
 func (tx *changeTx) noteStepOf(ctx context.Context, p Pause, to PausePhase, step api.PauseStep, bytes int64) error {
 	switch to {
 	case PauseChecking, PauseMaking, PauseTracking, PauseCopying, PauseSwapping:

@@ -16,8 +16,7 @@ import (
 // Pauses are the moves that the registry leads: with all guests paused, and live moves, which have
 // further changes of their own (LiveMoves).
 type Pauses struct {
-	db *store.DB
-	// changed announces changes of the moves.
+	db      *store.DB
 	changed *ledger.Notifier
 }
 
@@ -28,23 +27,21 @@ type Pause struct {
 	Request   api.MigrationTarget
 	// CopyHost makes and removes dst.
 	CopyHost PauseHost
-	// Attempt counts the repeated calls of the copy host.
-	Attempt int
+	Attempt  int
 	// DropEnd is the end of the copy that the copy host must still remove: api.DropSrc, api.DropDst
 	// or "".
 	DropEnd string
 	// Why is the reason for cancelling; Error is the error of the copy host.
 	Why, Error *api.Error
-	// StoppedAt is the time when suspending the guests began, zero before.
+	// StoppedAt is when suspending the guests began, or zero.
 	StoppedAt time.Time
 	// Resuming means that all guests that can be restored are restored, and may be resumed.
 	Resuming  bool
 	Instances []PauseInstance
-	// Live is the state of a live copy, nil if the guests are paused for the whole copy.
+	// Live is nil if the guests are paused for the whole copy.
 	Live *Live
 }
 
-// state returns the state of the migration in the present phase.
 func (p Pause) state() api.MigrationState {
 	switch p.Phase {
 	case PauseChecking, PauseMaking:
@@ -81,8 +78,7 @@ type PauseInstance struct {
 	Host     PauseHost
 	State    string
 	// Lost means that its host was fenced, so the move does not wait for it.
-	Lost bool
-	// Attached means that the instance still has the volume.
+	Lost     bool
 	Attached bool
 	// SaveAttempt and Attempt count the repeated calls to save and to restore the guest. SaveFrom
 	// is the SaveAttempt at the start of this pause: earlier calls were part of called off pauses,

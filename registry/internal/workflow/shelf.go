@@ -19,7 +19,6 @@ type Shelf struct {
 	reports *store.Reports
 }
 
-// shelving is an instance with the values that the rules of the shelf need.
 type shelving struct {
 	api.Instance
 	hostID   string // its host, or its last one
@@ -59,8 +58,8 @@ func (tx *changeTx) storeShelf(ctx context.Context, instanceID string, d api.Ins
 		ON CONFLICT (instance_id) DO UPDATE SET definition = ?2`, instanceID, string(b), tx.At.UnixMicro())
 }
 
-// storedDefinition returns the definition of a shelved instance. Its Disks include slots that were
-// empty when it was shelved, with their own definitions.
+// storedDefinition: Disks include slots that were empty when it was shelved, with their own
+// definitions.
 func (tx *changeTx) storedDefinition(ctx context.Context, instanceID string) (*api.InstanceDefinition, error) {
 	var text []byte
 	if err := tx.QueryRowContext(ctx, "SELECT definition FROM shelves WHERE instance_id = ?", instanceID).Scan(&text); err != nil {
@@ -82,7 +81,6 @@ func (tx *changeTx) storedDefinition(ctx context.Context, instanceID string) (*a
 	return d, nil
 }
 
-// shelvedInstance returns the answer to a transition, with the definition if requested.
 func (tx *changeTx) shelvedInstance(ctx context.Context, instanceID string, definition bool) (out api.ShelvedInstance, err error) {
 	if out.Instance, err = store.InstanceByID(ctx, tx, instanceID); err != nil {
 		return out, err
@@ -103,8 +101,6 @@ func (i shelving) doneBy(in api.InstanceTransition, caller string) bool {
 		(i.hostID == caller || in.To == api.InstanceShelvedOffloaded)
 }
 
-// checkHolder refuses every host except the instance's, and that host if the instance is in another
-// state than in.From.
 func (i shelving) checkHolder(in api.InstanceTransition, caller string) error {
 	switch {
 	case i.hostID != caller && i.Host == "":
@@ -121,12 +117,10 @@ func (i shelving) conflict(in api.InstanceTransition) error {
 	return api.Errorf(api.CodeConflict, "instance %s is %s, not %s", i.Name, i.State, in.From).With("state", i.State)
 }
 
-// moveInstance is the swap of the compare-and-swap.
 func (tx *changeTx) moveInstance(ctx context.Context, i shelving, in api.InstanceTransition) error {
 	return tx.Exec(ctx, "UPDATE instances SET state = ?, shelf_op = ?, updated_us = ? WHERE id = ?", in.To, in.OpID, tx.At.UnixMicro(), i.ID)
 }
 
-// auditShelving adds a transition by the host to the audit trail.
 func (tx *changeTx) auditShelving(ctx context.Context, i shelving, in api.InstanceTransition, hostID string) error {
 	_, host, err := tx.HostNamed(ctx, hostID)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// checkUnshelvable refuses an instance that cannot be unshelved in its present state.
 func checkUnshelvable(i api.Instance) error {
 	if err := store.CheckUnlocked("unshelve", i); err != nil {
 		return err
@@ -71,8 +70,8 @@ func unreached(ctx context.Context, q ledger.Querier, disks []shelvedDisk, hostI
 	return nil, nil //nolint:nilnil // it reaches all
 }
 
-// checkVolumes refuses a host that does not reach every volume of an instance, and every host while
-// one of the volumes is in migration.
+// checkVolumes refuses a host that does not reach every volume, and every host while a volume is in
+// migration.
 func (tx *changeTx) checkVolumes(ctx context.Context, i shelving, hostID string) error {
 	disks, err := shelvedDisks(ctx, tx, i.ID)
 	if err != nil {
@@ -105,7 +104,6 @@ func notReached(instance, host string, d shelvedDisk) error {
 		With("volume", d.volume)
 }
 
-// checkDisksAtRest refuses an instance with a volume that is being migrated, attached or detached.
 func (tx *changeTx) checkDisksAtRest(ctx context.Context, i shelving) error {
 	type disk struct {
 		volume, migration string

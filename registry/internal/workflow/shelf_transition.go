@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// instanceStep identifies a transition by its two states.
 type instanceStep struct{ from, to api.InstanceState }
 
 // instanceSteps has the action of each valid transition. caller is the id of the calling host.
@@ -89,7 +88,6 @@ func (tx *changeTx) putOnShelf(ctx context.Context, i shelving, in api.InstanceT
 	return tx.moveInstance(ctx, i, in)
 }
 
-// replaceOnShelf stores a definition that was changed on the host.
 func (tx *changeTx) replaceOnShelf(ctx context.Context, i shelving, in api.InstanceTransition, caller string) error {
 	if err := i.checkHolder(in, caller); err != nil {
 		return err

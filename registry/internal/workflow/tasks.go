@@ -103,7 +103,6 @@ func checkTask(in api.Task) error {
 	return validate.Printable("path of the task", in.Path)
 }
 
-// textOrNull returns the column value of a text, NULL for nil.
 func textOrNull(text []byte) any {
 	if text == nil {
 		return nil
@@ -166,7 +165,6 @@ func (s *Tasks) Take(ctx context.Context, call store.Call, hostID string, ids []
 	})
 }
 
-// setTaskState sets a state without an answer.
 func (tx *changeTx) setTaskState(ctx context.Context, t *taskRow, to string) error {
 	if err := tx.Exec(ctx, "UPDATE tasks SET state = ? WHERE id = ?", to, t.ID); err != nil {
 		return err
@@ -255,7 +253,6 @@ func (s *Tasks) expire(ctx context.Context) error {
 	return nil
 }
 
-// taskRow is the row of a task.
 type taskRow struct {
 	api.Task
 	hostID  string

@@ -19,8 +19,8 @@ type UnshelvePlan struct {
 	Hosts []string
 }
 
-// PlanUnshelve returns the hosts that may unshelve an instance (only hostRef if that is not ""), or
-// refuses for every reason that is known now.
+// PlanUnshelve returns the hosts that may unshelve an instance (only hostRef if set), or refuses
+// for every reason that is known now.
 func (s *Shelf) PlanUnshelve(ctx context.Context, ref, hostRef string) (UnshelvePlan, error) {
 	return ledger.View(ctx, s.db.Reader(), func(q ledger.Querier) (UnshelvePlan, error) {
 		i, err := readShelving(ctx, q, ref)

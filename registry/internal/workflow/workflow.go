@@ -12,10 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// changeTx is a change of a workflow in progress.
 type changeTx struct{ *store.Tx }
 
-// mutate is store.Mutate.
 func mutate[T any](ctx context.Context, db *store.DB, call store.Call, what string, request any, do func(context.Context, *changeTx) (T, error)) (T, error) {
 	return store.Mutate(ctx, db, call, what, request, func(ctx context.Context, tx *store.Tx) (T, error) {
 		return do(ctx, &changeTx{tx})

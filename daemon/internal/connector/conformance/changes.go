@@ -146,7 +146,6 @@ func (k *kit) removeAgain(name string) error {
 	return err
 }
 
-// another makes a volume with the name of a deleted volume, for the op that made the deleted one.
 func (k *kit) another(name string) error {
 	was := k.made[name]
 	delete(k.made, name)

@@ -49,7 +49,6 @@ func (k *kit) connections() {
 	k.check("everything that was connected is disconnected", k.disconnectAll)
 }
 
-// notConnected refuses Volumes that may be in use.
 func (k *kit) notConnected() error {
 	if len(k.Volumes) == 0 {
 		return errors.New("none was named; name one or two of the target that nobody uses")

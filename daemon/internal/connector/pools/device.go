@@ -94,7 +94,6 @@ func CheckPool(p connector.Pool) error {
 	return checkVerbs(p)
 }
 
-// checkVerbs refuses a pool without useful verbs, or with half of a pair.
 func checkVerbs(p connector.Pool) error {
 	pairs := 0
 	for _, pair := range [][2]string{{connector.VerbCreate, connector.VerbDelete}, {connector.VerbConnect, connector.VerbDisconnect}} {

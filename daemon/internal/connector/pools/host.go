@@ -105,8 +105,6 @@ func (l *poolLook) over() bool {
 	}
 }
 
-// result returns the description of the pool, or an error if the first or the last inspection
-// failed or has not ended.
 func (l *poolLook) result() (connector.Pool, error) {
 	switch {
 	case l.over():

@@ -26,8 +26,7 @@ type PauseInput struct {
 	// restore, future location.
 	Device   string       `json:"device"`
 	Location api.Location `json:"location"`
-	// Memory is the path of the save image.
-	Memory string `json:"memory"`
+	Memory   string       `json:"memory"`
 	// Suspended: an earlier op has suspended and guarded the instance, and the undo of a save must
 	// not resume it.
 	Suspended bool `json:"suspended,omitempty"`
@@ -48,7 +47,7 @@ func (e *Env) SaveImagePath(instanceID, migrationID string) string {
 
 // PauseInput returns an op's input for a migration that has locked the instance.
 func (e *Env) PauseInput(ctx context.Context, instanceRef, migrationID, volumeID string) (*PauseInput, error) {
-	if _, err := uuid.Parse(migrationID); err != nil { // it is part of a file name
+	if _, err := uuid.Parse(migrationID); err != nil { // part of a file name
 		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", migrationID)
 	}
 	inst, err := e.registry.Instance(ctx, instanceRef)

@@ -36,7 +36,6 @@ func fileExists(path string) (bool, error) {
 
 func (e *Env) partPath(in *PauseInput) string { return in.Memory + partSuffix + e.cfg.BootID }
 
-// partPaths returns the save image's parts of all boots.
 func partPaths(in *PauseInput) ([]string, error) {
 	dir, name := filepath.Split(in.Memory)
 	entries, err := os.ReadDir(dir)

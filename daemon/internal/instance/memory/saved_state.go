@@ -21,7 +21,6 @@ type SavedState struct {
 	State hv.State `json:"state"`
 }
 
-// hadMemory reports whether there was RAM to save.
 func (r SavedState) hadMemory() bool { return r.State.Active() && r.State != "" }
 
 // stateOf returns a domain's saved state. A guest that an I/O error has paused counts as running:

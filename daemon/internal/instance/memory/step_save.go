@@ -80,7 +80,6 @@ func (e *Env) maySaveNow(ctx context.Context, in *PauseInput) error {
 	return e.checkRoom(in, Bytes(dom), "its memory")
 }
 
-// checkRoom refuses a save without enough space for the memory.
 func (e *Env) checkRoom(in *PauseInput, need int64, what string) error {
 	free, err := e.subject.FreeBytes()
 	if err != nil {

@@ -23,7 +23,6 @@ import (
 const waitSave = "save"
 
 type woken struct {
-	// Remark is the difference to the state before the save.
 	Remark string `json:"remark,omitempty"`
 }
 
@@ -139,7 +138,6 @@ func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) 
 	return in.needsOperator(err)
 }
 
-// placeRefused types an error about the image's place for the runner.
 func (in *PauseInput) placeRefused(err error) error {
 	var refused *api.Error
 	switch {
@@ -198,7 +196,6 @@ func toBeResumed(dom *hv.Domain, was SavedState) bool {
 	return was.State == hv.StateRunning && dom.State == hv.StatePaused && dom.PauseReason != hv.PauseIOError
 }
 
-// mayResume asks the registry whether a paused guest that ran before may run.
 func (e *Env) mayResume(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err != nil || dom == nil || !toBeResumed(dom, was) {

@@ -19,8 +19,7 @@ import (
 
 const (
 	// askEvery is the interval of shutdown requests: a booting guest may ignore the first.
-	askEvery = 10 * time.Second
-	// lookEvery is the interval of reads without an event.
+	askEvery  = 10 * time.Second
 	lookEvery = time.Second
 )
 

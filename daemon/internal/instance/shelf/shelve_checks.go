@@ -140,7 +140,6 @@ func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
 	return nil
 }
 
-// wouldLose returns the refusal of a disk that would lose settings in a new definition.
 func wouldLose(instance string, d *hv.Disk) error {
 	return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: its disk %s has %s, which it would come back without; keep the instance on its host (without --offload)",
 		instance, d.Target, d.Uncarried)

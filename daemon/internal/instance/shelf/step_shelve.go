@@ -103,7 +103,6 @@ func shelfReason(name string) string {
 	return "instance " + name + " is shelved, or another host's; `" + shell.Line("volferryctl", "instance", "unshelve", name) + "`"
 }
 
-// stored identifies the registry's definition.
 type stored struct {
 	Digest string `json:"digest"`
 }
@@ -189,7 +188,6 @@ func (e *Env) StepUndefine() op.Step {
 	return subject.Step(StepNameUndefine, do, nil, observe)
 }
 
-// storedAsItIs stores a definition again that was edited since.
 func (e *Env) storedAsItIs(ctx context.Context, r *op.Run, in *ShelveInput) error {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	switch {

@@ -29,7 +29,6 @@ const (
 	StepNameComplete = "complete"
 )
 
-// claimed is the shelf's content.
 type claimed struct {
 	api.ShelvedInstance
 	// Kept: the domain never left this host.
@@ -197,7 +196,6 @@ func slotOf(got claimed, a api.Attachment) (slot *api.SlotDefinition, wasRoot bo
 	return nil, false
 }
 
-// defineNote records that this op defines the domain: an existing domain is then this op's own.
 type defineNote struct {
 	Defining bool `json:"defining"`
 }

@@ -43,7 +43,6 @@ func DefinitionDiffers(dom *hv.Domain, a *api.Attachment) string {
 	return config.differs(a)
 }
 
-// side is a disk, or nil, in the definition or in the running guest.
 type side struct {
 	where, disk, shown string
 	is                 *hv.Disk

@@ -17,7 +17,6 @@ type PowerInput struct {
 
 // Stopping says how an instance is stopped.
 type Stopping struct {
-	// Force cuts the power.
 	Force          bool `json:"force,omitempty"`
 	TimeoutSeconds int  `json:"timeout_seconds,omitempty"`
 }
