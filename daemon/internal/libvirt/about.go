@@ -34,19 +34,19 @@ func (c *Conn) readAbout(ctx context.Context, about *hv.About) error {
 	if err != nil {
 		return err
 	}
-	version, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetLibVersion() })
+	version, err := call(ctx, s, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetLibVersion() })
 	if err != nil {
 		return err
 	}
 	about.Libvirt = hv.VersionOf(version)
-	qemu, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetVersion() })
+	qemu, err := call(ctx, s, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetVersion() })
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
 		return err
 	case err == nil: // libvirt returns an error if it finds no emulator
 		about.QEMU = hv.VersionOf(qemu)
 	}
-	caps, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) { return lv.ConnectGetCapabilities() })
+	caps, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) { return lv.ConnectGetCapabilities() })
 	if err != nil {
 		return err
 	}
@@ -179,13 +179,13 @@ const trialXML = `<domain type='qemu'>
 // domain.
 func (c *Conn) HookRefuses(ctx context.Context, id string) (bool, error) {
 	err := c.byItself(ctx, func(ctx context.Context, s *session) error {
-		dom, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
+		dom, err := call(ctx, s, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
 			return lv.DomainCreateXML(fmt.Sprintf(trialXML, id), golibvirt.DomainStartPaused|golibvirt.DomainStartAutodestroy)
 		})
 		if err != nil {
 			return err
 		}
-		_, err = call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (none, error) { return none{}, lv.DomainDestroy(dom) })
+		_, err = call(ctx, s, func(lv *golibvirt.Libvirt) (none, error) { return none{}, lv.DomainDestroy(dom) })
 		return errors.Join(errors.New("a domain without a kernel was started"), err)
 	})
 	switch {

@@ -71,7 +71,7 @@ func (c *Conn) directBacking(ctx context.Context, id, target string) (name strin
 	if err != nil {
 		return "", image, err
 	}
-	doc, err := onLive(ctx, c, s, c.callTimeout, "read XML of", id, "",
+	doc, err := onLive(ctx, c, s, "read XML of", id, "",
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) (string, error) { return lv.DomainGetXMLDesc(dom, 0) })
 	if err != nil {
 		return "", image, err
@@ -97,7 +97,7 @@ func (c *Conn) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read block job of disk %s of domain %s: %w", target, id, err)
 	}
-	return onLive(ctx, c, s, c.callTimeout, "read block job of", id, target,
+	return onLive(ctx, c, s, "read block job of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*hv.Job, error) {
 			found, kind, bandwidth, cur, end, err := lv.DomainGetBlockJobInfo(dom, target,
 				uint32(golibvirt.DomainBlockJobInfoBandwidthBytes))

@@ -29,7 +29,7 @@ func (c *Conn) defineWithDisk(ctx context.Context, id, disk string) error {
 	if err != nil {
 		return err
 	}
-	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+	doc, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 		// Without SECURE the secrets would be lost.
 		return lv.DomainGetXMLDesc(dom, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	})

@@ -14,8 +14,8 @@ import (
 // called again.
 func (c *Conn) MakeDurable() error { return c.library.makeDurable() }
 
-func changing[T any](ctx context.Context, c *Conn, s *session, limit time.Duration, what kept, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
-	value, err := call(ctx, s, limit, do)
-	c.library.note(what, err)
+func changing[T any](ctx context.Context, l *library, s *session, limit time.Duration, what kept, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
+	value, err := callWithin(ctx, s, limit, do)
+	l.note(what, err)
 	return value, err
 }

@@ -44,7 +44,7 @@ func (c *Conn) setConfigChain(ctx context.Context, id, target string, chain []hv
 		return err
 	}
 	// See modify: an abandoned call still takes effect.
-	_, err = changing(context.WithoutCancel(ctx), c, s, c.callTimeout, keptDefinitions, func(lv *golibvirt.Libvirt) (none, error) {
+	_, err = changing(context.WithoutCancel(ctx), c.library, s, s.callTimeout, keptDefinitions, func(lv *golibvirt.Libvirt) (none, error) {
 		return none{}, lv.DomainUpdateDeviceFlags(dom, edited, golibvirt.DomainDeviceModifyConfig)
 	})
 	if err != nil {

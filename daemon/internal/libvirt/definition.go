@@ -45,7 +45,7 @@ func (c *Conn) domainDefinition(ctx context.Context, id string) (def hv.DomainDe
 	if def.NVRAM, err = c.readNVRAM(doc.Root()); err != nil {
 		return def, err
 	}
-	autostart, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (int32, error) {
+	autostart, err := call(ctx, s, func(lv *golibvirt.Libvirt) (int32, error) {
 		return lv.DomainGetAutostart(dom)
 	})
 	def.Autostart = autostart != 0
@@ -83,7 +83,7 @@ func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinit
 		}
 	}
 	// With validation, because libvirt silently drops unknown elements of a newer libvirt.
-	dom, err := changing(ctx, c, s, c.callTimeout, keptDefinitions, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
+	dom, err := changing(ctx, c.library, s, s.callTimeout, keptDefinitions, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
 		return lv.DomainDefineXMLFlags(n.Doc, golibvirt.DomainDefineValidate)
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinit
 	if !def.Autostart {
 		return nil
 	}
-	_, err = changing(ctx, c, s, c.callTimeout, keptAutostart, func(lv *golibvirt.Libvirt) (none, error) {
+	_, err = changing(ctx, c.library, s, s.callTimeout, keptAutostart, func(lv *golibvirt.Libvirt) (none, error) {
 		return none{}, lv.DomainSetAutostart(dom, 1)
 	})
 	if err != nil {
@@ -111,7 +111,7 @@ func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinit
 
 func (c *Conn) wantNoDomain(ctx context.Context, s *session, id, name string) error {
 	_, byID := c.lookup(ctx, s, id)
-	_, byName := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
+	_, byName := call(ctx, s, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
 		return lv.DomainLookupByName(name)
 	})
 	for what, err := range map[string]error{"id " + id: byID, "name " + name: byName} {

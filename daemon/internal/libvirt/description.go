@@ -42,7 +42,7 @@ func (c *Conn) describedXML(ctx context.Context, id string, where hv.Where) (str
 // liveXML reads the description of a domain's process. libvirt would return the definition of a
 // domain that is off.
 func (c *Conn) liveXML(ctx context.Context, s *session, dom golibvirt.Domain) (string, error) {
-	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) { return lv.DomainGetXMLDesc(dom, 0) })
+	doc, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) { return lv.DomainGetXMLDesc(dom, 0) })
 	if err != nil {
 		return "", err
 	}
@@ -60,7 +60,7 @@ func (c *Conn) configXML(ctx context.Context, s *session, dom golibvirt.Domain) 
 }
 
 func (c *Conn) definitionXML(ctx context.Context, s *session, dom golibvirt.Domain, flags golibvirt.DomainXMLFlags) (string, error) {
-	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+	doc, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 		persistent, err := lv.DomainIsPersistent(dom)
 		if err != nil || persistent == 0 {
 			return "", err

@@ -23,7 +23,7 @@ func (c *Conn) Domains(ctx context.Context) ([]hv.Domain, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list domains: %w", err)
 	}
-	doms, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) ([]golibvirt.Domain, error) {
+	doms, err := call(ctx, s, func(lv *golibvirt.Libvirt) ([]golibvirt.Domain, error) {
 		doms, _, err := lv.ConnectListAllDomains(1, golibvirt.ConnectListDomainsActive|golibvirt.ConnectListDomainsInactive)
 		return doms, err
 	})
@@ -105,7 +105,7 @@ func (c *Conn) lookup(ctx context.Context, s *session, id string) (golibvirt.Dom
 	if err != nil {
 		return dom, err
 	}
-	dom, err = call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
+	dom, err = call(ctx, s, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
 		return lv.DomainLookupByUUID(dom.UUID)
 	})
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *Conn) RunState(ctx context.Context, id string) (hv.RunState, error) {
 	if err != nil {
 		return hv.RunState{}, err
 	}
-	facts, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (*domainFacts, error) {
+	facts, err := call(ctx, s, func(lv *golibvirt.Libvirt) (*domainFacts, error) {
 		f := &domainFacts{dom: dom}
 		if err := f.gatherOccupied(lv); err != nil {
 			return nil, err
@@ -145,7 +145,7 @@ func domainID(dom golibvirt.Domain) string { return uuid.UUID(dom.UUID).String()
 // so it reads again if they contradict each other.
 func (c *Conn) readDomain(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, *domainFacts, error) {
 	for range maxReads {
-		facts, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (*domainFacts, error) {
+		facts, err := call(ctx, s, func(lv *golibvirt.Libvirt) (*domainFacts, error) {
 			defer s.silent.while(ctx, domainID(dom))()
 			return gather(lv, dom)
 		})

@@ -17,7 +17,7 @@ import (
 // needs them.
 func (c *Conn) addFiles(ctx context.Context, s *session, dom golibvirt.Domain, d *hv.Domain, docs ...string) {
 	if d.ManagedSave {
-		saved, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+		saved, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 			defer s.silent.while(ctx, d.ID)()
 			return lv.DomainManagedSaveGetXMLDesc(dom, 0)
 		})

@@ -25,7 +25,7 @@ var eventIDs = []golibvirt.DomainEventID{
 // ignores a domain given to SubscribeEvents, so one subscription serves all.
 func (c *Conn) subscribe(ctx context.Context, s *session) error {
 	for _, id := range eventIDs {
-		events, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (<-chan any, error) {
+		events, err := call(ctx, s, func(lv *golibvirt.Libvirt) (<-chan any, error) {
 			// Never cancelled, and drained to the end below: an unsubscribe deadlocks go-libvirt's
 			// reader if an event arrives meanwhile. The channel closes with the connection.
 			return lv.SubscribeEvents(context.WithoutCancel(ctx), id, nil)

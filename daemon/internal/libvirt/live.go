@@ -14,7 +14,7 @@ import (
 
 // onLive makes one call on a domain, or on a live disk of it if target is not empty. what starts
 // the error text.
-func onLive[T any](ctx context.Context, c *Conn, s *session, limit time.Duration, what, id, target string,
+func onLive[T any](ctx context.Context, c *Conn, s *session, what, id, target string,
 	do func(*golibvirt.Libvirt, golibvirt.Domain) (T, error),
 ) (T, error) {
 	where := nameOf(id, target)
@@ -23,7 +23,7 @@ func onLive[T any](ctx context.Context, c *Conn, s *session, limit time.Duration
 	if err != nil {
 		return zero, fmt.Errorf("%s %s: %w", what, where, err)
 	}
-	result, err := call(ctx, s, limit, func(lv *golibvirt.Libvirt) (T, error) { return do(lv, dom) })
+	result, err := call(ctx, s, func(lv *golibvirt.Libvirt) (T, error) { return do(lv, dom) })
 	if err != nil {
 		return zero, fmt.Errorf("%s %s: %w", what, where, c.explain(ctx, id, target, err))
 	}
@@ -38,7 +38,7 @@ func (c *Conn) modify(ctx context.Context, id string, what kept, do domainCall) 
 	if err != nil {
 		return err
 	}
-	return c.modifyOn(ctx, s, c.callTimeout, id, what, do)
+	return c.modifyOn(ctx, s, s.callTimeout, id, what, do)
 }
 
 type domainCall = func(*golibvirt.Libvirt, golibvirt.Domain) error
@@ -52,7 +52,7 @@ func (c *Conn) modifyOn(ctx context.Context, s *session, limit time.Duration, id
 	if err != nil {
 		return err
 	}
-	_, err = changing(ctx, c, s, limit, what, func(lv *golibvirt.Libvirt) (none, error) { return none{}, do(lv, dom) })
+	_, err = changing(ctx, c.library, s, limit, what, func(lv *golibvirt.Libvirt) (none, error) { return none{}, do(lv, dom) })
 	return err
 }
 
@@ -77,7 +77,7 @@ func (c *Conn) changed(ctx context.Context, what, id, target string, err error) 
 func (c *Conn) inWindow(ctx context.Context, what, id string, do domainCall) error {
 	s, err := c.windows()
 	if err == nil {
-		err = c.modifyOn(ctx, s, c.callTimeout, id, keptNothing, do)
+		err = c.modifyOn(ctx, s, s.callTimeout, id, keptNothing, do)
 	}
 	return c.changed(ctx, what, id, "", err)
 }

@@ -98,7 +98,7 @@ func (c *Conn) SavingMemory(ctx context.Context, id string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("look whether domain %s is being saved: %w", id, err)
 	}
-	saving, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (bool, error) {
+	saving, err := call(ctx, s, func(lv *golibvirt.Libvirt) (bool, error) {
 		job, params, err := lv.DomainGetJobStats(dom, 0)
 		if said(err, golibvirt.ErrOperationInvalid) { // it is off
 			return false, nil
@@ -142,7 +142,7 @@ func (c *Conn) savedXML(ctx context.Context, id, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+	text, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 		return lv.DomainSaveImageGetXMLDesc(path, uint32(golibvirt.DomainSaveImageXMLSecure))
 	})
 	if said(err, golibvirt.ErrOperationFailed) {

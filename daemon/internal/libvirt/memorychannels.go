@@ -48,7 +48,7 @@ func (c *Conn) restoreChannels(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	version, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetLibVersion() })
+	version, err := call(ctx, s, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetLibVersion() })
 	if err != nil || hv.VersionOf(version).Before(libvirtWithChannels) {
 		return 0, err
 	}

@@ -20,7 +20,7 @@ func (c *Conn) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list pools: %w", err)
 	}
-	pools, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) ([]golibvirt.StoragePool, error) {
+	pools, err := call(ctx, s, func(lv *golibvirt.Libvirt) ([]golibvirt.StoragePool, error) {
 		pools, _, err := lv.ConnectListAllStoragePools(1, 0)
 		return pools, err
 	})
@@ -43,7 +43,7 @@ func (c *Conn) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 
 func (c *Conn) poolInfo(ctx context.Context, s *session, pool golibvirt.StoragePool) (*hv.PoolInfo, error) {
 	info := &hv.PoolInfo{Name: pool.Name}
-	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+	doc, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 		state, capacity, _, available, err := lv.StoragePoolGetInfo(pool)
 		if err != nil {
 			return "", err
@@ -67,7 +67,7 @@ func (c *Conn) poolInfo(ctx context.Context, s *session, pool golibvirt.StorageP
 }
 
 func (c *Conn) activePool(ctx context.Context, s *session, name string) (golibvirt.StoragePool, *hv.PoolInfo, error) {
-	pool, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.StoragePool, error) {
+	pool, err := call(ctx, s, func(lv *golibvirt.Libvirt) (golibvirt.StoragePool, error) {
 		return lv.StoragePoolLookupByName(name)
 	})
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *Conn) createVolume(ctx context.Context, s *session, poolName, name, for
 	if err != nil {
 		return nil, err
 	}
-	vol, err := call(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+	vol, err := callWithin(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
 		return lv.StorageVolCreateXML(pool, doc, 0)
 	})
 	if err != nil {
@@ -152,7 +152,7 @@ func (c *Conn) extentBytes(ctx context.Context, s *session, pool golibvirt.Stora
 	if err != nil {
 		return 0, err
 	}
-	vol, err := call(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+	vol, err := callWithin(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
 		return lv.StorageVolCreateXML(pool, doc, 0)
 	})
 	if said(err, golibvirt.ErrStorageVolExist) {
@@ -244,7 +244,7 @@ func (c *Conn) poolOf(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the pool of %s: %w", path, err)
 	}
-	vol, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+	vol, err := call(ctx, s, func(lv *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
 		return lv.StorageVolLookupByPath(path)
 	})
 	if err != nil {
@@ -259,7 +259,7 @@ func (c *Conn) refresh(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		_, err = call(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (none, error) {
+		_, err = callWithin(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (none, error) {
 			return none{}, lv.StoragePoolRefresh(pool, 0)
 		})
 		return err
@@ -330,7 +330,7 @@ func (c *Conn) findVolume(ctx context.Context, s *session, poolName, name string
 	if err != nil {
 		return golibvirt.StorageVol{}, err
 	}
-	return call(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+	return callWithin(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
 		if err := lv.StoragePoolRefresh(pool, 0); err != nil {
 			return golibvirt.StorageVol{}, fmt.Errorf("refresh pool: %w", err)
 		}
@@ -339,14 +339,14 @@ func (c *Conn) findVolume(ctx context.Context, s *session, poolName, name string
 }
 
 func (c *Conn) deleteVolume(ctx context.Context, s *session, vol golibvirt.StorageVol) error {
-	_, err := call(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (none, error) {
+	_, err := callWithin(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (none, error) {
 		return none{}, lv.StorageVolDelete(vol, golibvirt.StorageVolDeleteNormal)
 	})
 	return err
 }
 
 func (c *Conn) volume(ctx context.Context, s *session, vol golibvirt.StorageVol) (*hv.PoolVolume, error) {
-	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+	doc, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 		return lv.StorageVolGetXMLDesc(vol, 0)
 	})
 	if err != nil {

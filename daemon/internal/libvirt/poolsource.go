@@ -54,7 +54,7 @@ func (c *Conn) poolImage(ctx context.Context, name domainxml.PoolSource) (hv.Ima
 	if err != nil {
 		return hv.Image{}, err
 	}
-	img, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (hv.Image, error) {
+	img, err := call(ctx, s, func(lv *golibvirt.Libvirt) (hv.Image, error) {
 		pool, err := lv.StoragePoolLookupByName(name.Pool)
 		if err != nil {
 			return hv.Image{}, err

@@ -43,7 +43,7 @@ func (c *Conn) qemuUser(ctx context.Context, id string) (user hv.ProcessUser, er
 		if err != nil {
 			return user, err
 		}
-		doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+		doc, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 			return lv.DomainGetXMLDesc(dom, 0)
 		})
 		if err != nil {
@@ -72,7 +72,7 @@ func (c *Conn) defaultUser(ctx context.Context, s *session) (hv.ProcessUser, err
 }
 
 func (c *Conn) learnUser(ctx context.Context, s *session) (hv.ProcessUser, error) {
-	caps, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+	caps, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 		return lv.ConnectGetCapabilities()
 	})
 	if err != nil {

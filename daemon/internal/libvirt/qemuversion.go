@@ -52,11 +52,11 @@ func (c *Conn) emulator(ctx context.Context) (version hv.Version, path string, e
 	if err != nil {
 		return version, "", err
 	}
-	n, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetVersion() })
+	n, err := call(ctx, s, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetVersion() })
 	if err != nil {
 		return version, "", unlessAway(err)
 	}
-	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+	doc, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 		return lv.ConnectGetDomainCapabilities(nil, nil, nil, nil, 0)
 	})
 	if err != nil {

@@ -100,7 +100,7 @@ func (c *Conn) watch(ctx context.Context, l *link) {
 		case <-l.jobEnds.lost():
 			return
 		case <-heartbeat.C:
-			_, err := call(ctx, l.reads, c.callTimeout, func(lv *golibvirt.Libvirt) (uint64, error) {
+			_, err := call(ctx, l.reads, func(lv *golibvirt.Libvirt) (uint64, error) {
 				return lv.ConnectGetLibVersion()
 			})
 			if errors.Is(err, hv.ErrUnavailable) {

@@ -22,7 +22,7 @@ func (c *Conn) Secret(ctx context.Context, id string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	value, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) ([]byte, error) {
+	value, err := call(ctx, s, func(lv *golibvirt.Libvirt) ([]byte, error) {
 		secret, err := lv.SecretLookupByUUID(golibvirt.UUID(u))
 		if err != nil {
 			return nil, err

@@ -25,20 +25,24 @@ type session struct {
 	lv    *golibvirt.Libvirt
 	conn  *watchedConn
 	slots chan struct{}
+	// callTimeout is how long libvirtd may take to answer a call (Config.CallTimeout).
+	callTimeout time.Duration
 	// silent are the domains with unanswered calls that have lost their callers.
 	silent silent
 }
 
 // openSession makes a session on a new connection. It closes the connection if that fails or takes
-// longer than limit.
-func openSession(ctx context.Context, conn net.Conn, limit time.Duration) (*session, error) {
+// longer than callTimeout.
+func openSession(ctx context.Context, conn net.Conn, callTimeout time.Duration) (*session, error) {
 	watched := &watchedConn{Conn: conn, lost: make(chan struct{})}
 	s := &session{
 		lv:    golibvirt.NewWithDialer(dialers.NewAlreadyConnected(watched)),
 		conn:  watched,
 		slots: make(chan struct{}, maxInFlight),
+
+		callTimeout: callTimeout,
 	}
-	_, err := call(ctx, s, limit, func(lv *golibvirt.Libvirt) (none, error) { return none{}, lv.Connect() })
+	_, err := call(ctx, s, func(lv *golibvirt.Libvirt) (none, error) { return none{}, lv.Connect() })
 	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("open session: %w", err)
@@ -61,11 +65,16 @@ func (s *session) close() { _ = s.conn.Close() }
 
 type none = struct{}
 
-// call runs one libvirt call. go-libvirt's calls take no context and wait for an answer forever,
-// so each runs in its own goroutine. When ctx ends, the caller gets ErrUnavailable (the outcome is
-// unknown) while the call continues. After limit without an answer, libvirtd counts as hung and
-// the session is closed, which alone ends the call.
-func call[T any](ctx context.Context, s *session, limit time.Duration, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
+// call is callWithin for a call that libvirtd answers soon.
+func call[T any](ctx context.Context, s *session, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
+	return callWithin(ctx, s, s.callTimeout, do)
+}
+
+// callWithin runs one libvirt call. go-libvirt's calls take no context and wait for an answer
+// forever, so each runs in its own goroutine. When ctx ends, the caller gets ErrUnavailable (the
+// outcome is unknown) while the call continues. After limit without an answer, libvirtd counts as
+// hung and the session is closed, which alone ends the call.
+func callWithin[T any](ctx context.Context, s *session, limit time.Duration, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
 	var zero T
 	select {
 	case s.slots <- struct{}{}:

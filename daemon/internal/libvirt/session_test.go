@@ -85,7 +85,7 @@ func TestACallerMayLeaveWithoutEndingTheSession(t *testing.T) {
 		<-started
 		cancel()
 	}()
-	_, err := call(ctx, s, time.Hour, func(*golibvirt.Libvirt) (none, error) {
+	_, err := callWithin(ctx, s, time.Hour, func(*golibvirt.Libvirt) (none, error) {
 		close(started)
 		<-release
 		return none{}, nil
@@ -107,6 +107,8 @@ func TestAChangeIsNotLeftWhenItsContextEnds(t *testing.T) {
 		s := &session{
 			conn:  &watchedConn{Conn: conn, lost: make(chan struct{})},
 			slots: make(chan struct{}), // all are taken
+
+			callTimeout: time.Hour,
 		}
 		c := New(Config{})
 		c.setLink(&link{reads: s, changes: s, windows: s, jobEnds: s})

@@ -61,7 +61,7 @@ func (c *Conn) limits(ctx context.Context, id, target string) (byteLimits, error
 	if err != nil {
 		return byteLimits{}, fmt.Errorf("read limits of disk %s of domain %s: %w", target, id, err)
 	}
-	return onLive(ctx, c, s, c.callTimeout, "read limits of", id, target,
+	return onLive(ctx, c, s, "read limits of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) (byteLimits, error) {
 			// With 0 parameters libvirt would return only their number.
 			params, _, err := lv.DomainGetBlockIOTune(dom, golibvirt.OptString{target}, maxTuneParams, uint32(golibvirt.DomainAffectLive))

@@ -35,7 +35,7 @@ func (c *Conn) topImage(ctx context.Context, id, target string) (string, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.listedTimeout)
 	defer cancel()
-	xml, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+	xml, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 		defer s.silent.while(ctx, id)()
 		return lv.DomainGetXMLDesc(dom, 0)
 	})
