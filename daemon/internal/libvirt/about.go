@@ -22,15 +22,15 @@ import (
 )
 
 // About implements hv.Hypervisor.
-func (c *Conn) About(ctx context.Context) (about hv.About, err error) {
-	if err := c.readAbout(ctx, &about); err != nil {
+func (h *host) About(ctx context.Context) (about hv.About, err error) {
+	if err := h.readAbout(ctx, &about); err != nil {
 		return about, fmt.Errorf("ask libvirt about itself: %w", err)
 	}
 	return about, nil
 }
 
-func (c *Conn) readAbout(ctx context.Context, about *hv.About) error {
-	s, err := c.reads()
+func (h *host) readAbout(ctx context.Context, about *hv.About) error {
+	s, err := h.connection.reads()
 	if err != nil {
 		return err
 	}
@@ -53,14 +53,14 @@ func (c *Conn) readAbout(ctx context.Context, about *hv.About) error {
 	if about.SecurityModels, err = modelsInCapabilities(caps); err != nil {
 		return err
 	}
-	conf := qemuConfBeside(c.library.definitions)
+	conf := qemuConfBeside(h.library.definitions)
 	if about.GivesImages, err = givesImages(conf); err != nil {
 		return err
 	}
 	if about.RemembersOwners, err = setting(conf, "remember_owner"); err != nil {
 		return err
 	}
-	about.Process = c.daemonProcess(ctx)
+	about.Process = h.daemonProcess(ctx)
 	return nil
 }
 
@@ -82,9 +82,9 @@ var daemonNames = []string{"libvirtd", "virtqemud"}
 
 // daemonProcess finds the process that serves the socket. With socket activation the kernel names
 // systemd, so it also reads libvirt's PID files.
-func (c *Conn) daemonProcess(ctx context.Context) *hv.DaemonProcess {
+func (h *host) daemonProcess(ctx context.Context) *hv.DaemonProcess {
 	pids := []int{}
-	for _, path := range c.sockets {
+	for _, path := range h.connection.sockets {
 		if pid := listener(ctx, path); pid != 0 {
 			pids = append(pids, pid)
 		}
@@ -99,15 +99,15 @@ func (c *Conn) daemonProcess(ctx context.Context) *hv.DaemonProcess {
 		}
 	}
 	for _, pid := range pids {
-		if p := c.readDaemon(ctx, pid); p != nil {
+		if p := h.readDaemon(ctx, pid); p != nil {
 			return p
 		}
 	}
 	return nil
 }
 
-func (c *Conn) readDaemon(ctx context.Context, pid int) *hv.DaemonProcess {
-	p, err := c.about(ctx, pid)
+func (h *host) readDaemon(ctx context.Context, pid int) *hv.DaemonProcess {
+	p, err := h.processes.about(ctx, pid)
 	if err != nil || !slices.Contains(daemonNames, p.Name) {
 		return nil
 	}
@@ -177,8 +177,8 @@ const trialXML = `<domain type='qemu'>
 
 // HookRefuses implements hv.Hypervisor. libvirt calls the hook before it creates anything else of a
 // domain.
-func (c *Conn) HookRefuses(ctx context.Context, id string) (bool, error) {
-	err := c.byItself(ctx, func(ctx context.Context, s *session) error {
+func (h *host) HookRefuses(ctx context.Context, id string) (bool, error) {
+	err := h.connection.byItself(ctx, func(ctx context.Context, s *session) error {
 		dom, err := call(ctx, s, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
 			return lv.DomainCreateXML(fmt.Sprintf(trialXML, id), golibvirt.DomainStartPaused|golibvirt.DomainStartAutodestroy)
 		})

@@ -17,48 +17,48 @@ import (
 const alreadyAsked = "in the process of unplug"
 
 // AttachDisk adds a disk to the live domain or to the definition.
-func (c *Conn) AttachDisk(ctx context.Context, id string, where hv.Where, disk hv.DiskSpec) error {
-	if err := c.attachDisk(ctx, id, where, disk); err != nil {
+func (p *plug) AttachDisk(ctx context.Context, id string, where hv.Where, disk hv.DiskSpec) error {
+	if err := p.attachDisk(ctx, id, where, disk); err != nil {
 		return fmt.Errorf("attach %s %s: %w", where, nameOf(id, disk.Target), err)
 	}
 	return nil
 }
 
-func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk hv.DiskSpec) error {
+func (p *plug) attachDisk(ctx context.Context, id string, where hv.Where, disk hv.DiskSpec) error {
 	flag, err := modifyFlag(where)
 	if err != nil {
 		return err
 	}
-	doc, err := domainxml.DiskXML(disk, c.clusters)
+	doc, err := domainxml.DiskXML(disk, p.clusters)
 	if err == nil && len(disk.Reserved) > 0 {
-		doc, err = c.addressBesideReserved(ctx, id, where, doc, disk.Reserved)
+		doc, err = p.addressBesideReserved(ctx, id, where, doc, disk.Reserved)
 	}
 	if err == nil && where == hv.Config {
-		err = c.checkLivePort(ctx, id, doc)
+		err = p.checkLivePort(ctx, id, doc)
 	}
 	if err != nil {
 		return err
 	}
 	attach := func() error {
-		return c.modify(ctx, id, keptBy(where), func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return p.calls.modify(ctx, id, keptBy(where), func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainAttachDeviceFlags(dom, doc, uint32(flag))
 		})
 	}
 	if where == hv.Live {
-		err = c.leavingNoLease(ctx, id, disk.Target, true, attach)
+		err = p.leases.leavingNoLease(ctx, id, disk.Target, true, attach)
 	} else {
 		err = attach()
 	}
 	if where == hv.Config && isBootClash(err) {
-		err = c.defineWithDisk(context.WithoutCancel(ctx), id, doc)
+		err = p.defineWithDisk(context.WithoutCancel(ctx), id, doc)
 	}
-	return c.explainAttach(context.WithoutCancel(ctx), id, where, disk.Target, err)
+	return p.explainAttach(context.WithoutCancel(ctx), id, where, disk.Target, err)
 }
 
 // checkLivePort refuses a disk that the running guest cannot take: libvirt would add a port to the
 // definition that stays without the disk.
-func (c *Conn) checkLivePort(ctx context.Context, id, disk string) error {
-	live, err := c.describedXML(ctx, id, hv.Live)
+func (p *plug) checkLivePort(ctx context.Context, id, disk string) error {
+	live, err := p.domains.describedXML(ctx, id, hv.Live)
 	if errors.Is(err, hv.ErrNotActive) {
 		return nil
 	}
@@ -77,11 +77,11 @@ func keptBy(where hv.Where) kept {
 
 // explainAttach finds the reason of a refusal where libvirt has one code for several reasons, or
 // another code for each description.
-func (c *Conn) explainAttach(ctx context.Context, id string, where hv.Where, target string, err error) error {
+func (p *plug) explainAttach(ctx context.Context, id string, where hv.Where, target string, err error) error {
 	if err == nil || errors.Is(err, hv.ErrUnavailable) || errors.Is(err, hv.ErrNotFound) {
 		return err
 	}
-	dom, readErr := c.Domain(ctx, id)
+	dom, readErr := p.domains.Domain(ctx, id)
 	switch {
 	case readErr != nil:
 		return fmt.Errorf("%w; and then: %w", err, readErr)
@@ -103,15 +103,15 @@ func diskIn(dom *hv.Domain, where hv.Where, target string) *hv.Disk {
 }
 
 // DetachDisk removes a disk from the definition, or requests it from the guest.
-func (c *Conn) DetachDisk(ctx context.Context, id string, where hv.Where, target string) error {
-	err := c.detachDisk(ctx, id, where, target)
-	c.library.note(keptBy(where), nil) // also if the disk was gone already, whichever program removed it
+func (p *plug) DetachDisk(ctx context.Context, id string, where hv.Where, target string) error {
+	err := p.detachDisk(ctx, id, where, target)
+	p.library.note(keptBy(where), nil) // also if the disk was gone already, whichever program removed it
 	if err == nil {
 		return nil
 	}
 	if !errors.Is(err, hv.ErrUnavailable) {
 		// The disk may have disappeared between the read and the call.
-		dom, readErr := c.Domain(context.WithoutCancel(ctx), id)
+		dom, readErr := p.domains.Domain(context.WithoutCancel(ctx), id)
 		if readErr == nil && diskIn(dom, where, target) == nil {
 			return nil
 		}
@@ -119,8 +119,8 @@ func (c *Conn) DetachDisk(ctx context.Context, id string, where hv.Where, target
 	return fmt.Errorf("detach %s %s: %w", where, nameOf(id, target), err)
 }
 
-func (c *Conn) detachDisk(ctx context.Context, id string, where hv.Where, target string) error {
-	disk, err := c.diskElement(ctx, id, where, target)
+func (p *plug) detachDisk(ctx context.Context, id string, where hv.Where, target string) error {
+	disk, err := p.domains.diskElement(ctx, id, where, target)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (c *Conn) detachDisk(ctx context.Context, id string, where hv.Where, target
 		if err != nil {
 			return err
 		}
-		return c.modify(ctx, id, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return p.calls.modify(ctx, id, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainDetachDeviceFlags(dom, doc, uint32(golibvirt.DomainDeviceModifyConfig))
 		})
 	}
@@ -139,7 +139,7 @@ func (c *Conn) detachDisk(ctx context.Context, id string, where hv.Where, target
 	}
 	// By alias: that call returns when the guest has got the request. The other call waits for the
 	// guest's answer and blocks all other calls on the domain for seconds.
-	err = c.modify(ctx, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err = p.calls.modify(ctx, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainDetachDeviceAlias(dom, alias, uint32(golibvirt.DomainDeviceModifyLive))
 	})
 	if saidText(err, alreadyAsked) {
@@ -149,8 +149,8 @@ func (c *Conn) detachDisk(ctx context.Context, id string, where hv.Where, target
 }
 
 // DiskDefinition returns the <disk> as libvirt writes it.
-func (c *Conn) DiskDefinition(ctx context.Context, id string, where hv.Where, target string) (string, error) {
-	disk, err := c.diskElement(ctx, id, where, target)
+func (p *plug) DiskDefinition(ctx context.Context, id string, where hv.Where, target string) (string, error) {
+	disk, err := p.domains.diskElement(ctx, id, where, target)
 	doc := ""
 	if err == nil {
 		doc, err = domainxml.TextOf(disk)
@@ -161,8 +161,8 @@ func (c *Conn) DiskDefinition(ctx context.Context, id string, where hv.Where, ta
 	return doc, nil
 }
 
-func (c *Conn) addressBesideReserved(ctx context.Context, id string, where hv.Where, disk string, reserved []string) (string, error) {
-	domain, err := c.describedXML(ctx, id, where)
+func (p *plug) addressBesideReserved(ctx context.Context, id string, where hv.Where, disk string, reserved []string) (string, error) {
+	domain, err := p.domains.describedXML(ctx, id, where)
 	if err != nil {
 		return "", err
 	}
@@ -170,6 +170,6 @@ func (c *Conn) addressBesideReserved(ctx context.Context, id string, where hv.Wh
 }
 
 // ParseDisk implements hv.Hypervisor.
-func (c *Conn) ParseDisk(definition string) (hv.Disk, error) {
-	return domainxml.ParseDisk(definition, c.clusters)
+func (d *definitions) ParseDisk(definition string) (hv.Disk, error) {
+	return domainxml.ParseDisk(definition, d.clusters)
 }

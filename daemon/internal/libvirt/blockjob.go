@@ -14,8 +14,8 @@ import (
 )
 
 // BlockCopy starts to mirror the live disk into dst.
-func (c *Conn) BlockCopy(ctx context.Context, id, target string, dst hv.Image, opts hv.BlockCopyOptions) error {
-	doc, err := domainxml.CopyXML(append([]hv.Image{dst}, opts.Backing...), c.clusters)
+func (j *blockJobs) BlockCopy(ctx context.Context, id, target string, dst hv.Image, opts hv.BlockCopyOptions) error {
+	doc, err := domainxml.CopyXML(append([]hv.Image{dst}, opts.Backing...), j.clusters)
 	if err != nil {
 		return fmt.Errorf("copy disk %s of domain %s: %w", target, id, err)
 	}
@@ -41,37 +41,37 @@ func (c *Conn) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 			Value: *golibvirt.NewTypedParamValueUint(uint32(opts.GranularityBytes)),
 		})
 	}
-	return c.takingImage(ctx, id, dst, func() error {
-		return c.change(ctx, "copy", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	return j.leases.takingImage(ctx, id, dst, func() error {
+		return j.calls.change(ctx, "copy", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainBlockCopy(dom, target, doc, params, flags)
 		})
 	})
 }
 
 // CommitActive starts to commit the top image into its direct backing image.
-func (c *Conn) CommitActive(ctx context.Context, id, target string, bytesPerSecond int64) error {
+func (j *blockJobs) CommitActive(ctx context.Context, id, target string, bytesPerSecond int64) error {
 	// With SHALLOW and an explicit base, libvirt checks that the two agree. Without either it
 	// would commit into the bottom of the chain, which may be a template that others use.
 	const flags = golibvirt.DomainBlockCommitActive | golibvirt.DomainBlockCommitShallow |
 		golibvirt.DomainBlockCommitBandwidthBytes
-	base, image, err := c.directBacking(ctx, id, target)
+	base, image, err := j.directBacking(ctx, id, target)
 	if err != nil {
 		return fmt.Errorf("commit disk %s of domain %s: %w", target, id, err)
 	}
-	return c.takingImage(ctx, id, image, func() error {
-		return c.change(ctx, "commit", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	return j.leases.takingImage(ctx, id, image, func() error {
+		return j.calls.change(ctx, "commit", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainBlockCommit(dom, target, golibvirt.OptString{base}, nil, uint64(bytesPerSecond), flags)
 		})
 	})
 }
 
 // directBacking returns the live image below the top, and libvirt's name for it, such as vda[5].
-func (c *Conn) directBacking(ctx context.Context, id, target string) (name string, image hv.Image, err error) {
-	s, err := c.reads()
+func (j *blockJobs) directBacking(ctx context.Context, id, target string) (name string, image hv.Image, err error) {
+	s, err := j.connection.reads()
 	if err != nil {
 		return "", image, err
 	}
-	doc, err := onLive(ctx, c, s, "read XML of", id, "",
+	doc, err := onLive(ctx, j.calls, s, "read XML of", id, "",
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) (string, error) { return lv.DomainGetXMLDesc(dom, 0) })
 	if err != nil {
 		return "", image, err
@@ -79,7 +79,7 @@ func (c *Conn) directBacking(ctx context.Context, id, target string) (name strin
 	if name, err = domainxml.BackingName(doc, target); err != nil {
 		return "", image, err
 	}
-	dom, err := domainxml.ParseDomain(doc, nil, c.clusters)
+	dom, err := domainxml.ParseDomain(doc, nil, j.clusters)
 	if err != nil {
 		return "", image, err
 	}
@@ -92,12 +92,12 @@ func (c *Conn) directBacking(ctx context.Context, id, target string) (name strin
 }
 
 // Job returns the block job on the live disk, nil if there is none.
-func (c *Conn) Job(ctx context.Context, id, target string) (*hv.Job, error) {
-	s, err := c.reads()
+func (j *blockJobs) Job(ctx context.Context, id, target string) (*hv.Job, error) {
+	s, err := j.connection.reads()
 	if err != nil {
 		return nil, fmt.Errorf("read block job of disk %s of domain %s: %w", target, id, err)
 	}
-	return onLive(ctx, c, s, "read block job of", id, target,
+	return onLive(ctx, j.calls, s, "read block job of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*hv.Job, error) {
 			found, kind, bandwidth, cur, end, err := lv.DomainGetBlockJobInfo(dom, target,
 				uint32(golibvirt.DomainBlockJobInfoBandwidthBytes))
@@ -137,8 +137,8 @@ func jobKind(t golibvirt.DomainBlockJobType) hv.JobKind {
 }
 
 // SetJobBandwidth changes the cap of the running job; 0 removes it.
-func (c *Conn) SetJobBandwidth(ctx context.Context, id, target string, bytesPerSecond int64) error {
-	return c.change(ctx, "set block job speed of", id, target,
+func (j *blockJobs) SetJobBandwidth(ctx context.Context, id, target string, bytesPerSecond int64) error {
+	return j.calls.change(ctx, "set block job speed of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainBlockJobSetSpeed(dom, target, uint64(bytesPerSecond), golibvirt.DomainBlockJobSpeedBandwidthBytes)
 		})
@@ -147,9 +147,9 @@ func (c *Conn) SetJobBandwidth(ctx context.Context, id, target string, bytesPerS
 // Pivot ends a ready job by making its target the live disk. libvirt answers when it has closed
 // the old images. If the persistent definition named the disk's old chain, it then names the new
 // one.
-func (c *Conn) Pivot(ctx context.Context, id, target string) error {
-	err := c.leavingNoLease(ctx, id, target, true, func() error {
-		return c.endJob(ctx, "pivot", id, target, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+func (j *blockJobs) Pivot(ctx context.Context, id, target string) error {
+	err := j.leases.leavingNoLease(ctx, id, target, true, func() error {
+		return j.calls.endJob(ctx, "pivot", id, target, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainBlockJobAbort(dom, target, golibvirt.DomainBlockJobAbortPivot)
 		})
 	})
@@ -160,9 +160,9 @@ func (c *Conn) Pivot(ctx context.Context, id, target string) error {
 }
 
 // AbortJob ends the job; the disk stays on its present chain.
-func (c *Conn) AbortJob(ctx context.Context, id, target string) error {
-	err := c.leavingNoLease(ctx, id, target, false, func() error {
-		return c.endJob(ctx, "abort block job of", id, target, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+func (j *blockJobs) AbortJob(ctx context.Context, id, target string) error {
+	err := j.leases.leavingNoLease(ctx, id, target, false, func() error {
+		return j.calls.endJob(ctx, "abort block job of", id, target, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainBlockJobAbort(dom, target, 0)
 		})
 	})
@@ -173,7 +173,7 @@ func (c *Conn) AbortJob(ctx context.Context, id, target string) error {
 		return err
 	}
 	// libvirt also answers "invalid argument" for a disk without a job.
-	job, readErr := c.Job(ctx, id, target)
+	job, readErr := j.Job(ctx, id, target)
 	if readErr == nil && job == nil {
 		return nil
 	}

@@ -20,12 +20,12 @@ func isBootClash(err error) bool {
 // defineWithDisk adds a disk with a boot order to a definition if only libvirt's own <boot
 // dev='hd'/> prevents that. libvirt has no call for it: the whole definition is read and written,
 // and a concurrent edit may be lost.
-func (c *Conn) defineWithDisk(ctx context.Context, id, disk string) error {
-	s, err := c.changes()
+func (p *plug) defineWithDisk(ctx context.Context, id, disk string) error {
+	s, err := p.connection.changes()
 	if err != nil {
 		return err
 	}
-	dom, err := c.lookup(ctx, s, id)
+	dom, err := lookup(ctx, s, id)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (c *Conn) defineWithDisk(ctx context.Context, id, disk string) error {
 	if err != nil {
 		return err
 	}
-	return c.modify(ctx, id, keptDefinitions, func(lv *golibvirt.Libvirt, _ golibvirt.Domain) error {
+	return p.calls.modify(ctx, id, keptDefinitions, func(lv *golibvirt.Libvirt, _ golibvirt.Domain) error {
 		_, err := lv.DomainDefineXMLFlags(edited, 0)
 		return err
 	})

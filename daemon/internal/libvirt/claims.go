@@ -15,13 +15,13 @@ import (
 
 // claims returns the processes that claim to be a domain, and their open files on some images, or
 // ErrUnavailable if the program that reads /proc for the daemon does not answer.
-func (c *Conn) claims(ctx context.Context, id string, images []process.Image) ([]process.Claim, error) {
-	found, err := c.processes.Claims(ctx, id, images)
+func (ps *guestProcesses) claims(ctx context.Context, id string, images []process.Image) ([]process.Claim, error) {
+	found, err := ps.kernel.Claims(ctx, id, images)
 	return found, notAsked(err)
 }
 
-func (c *Conn) about(ctx context.Context, pid int) (process.About, error) {
-	about, err := c.processes.About(ctx, pid)
+func (ps *guestProcesses) about(ctx context.Context, pid int) (process.About, error) {
+	about, err := ps.kernel.About(ctx, pid)
 	return about, notAsked(err)
 }
 

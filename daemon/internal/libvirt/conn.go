@@ -6,14 +6,9 @@
 package libvirt
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
-	"os"
+	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -27,17 +22,6 @@ const (
 	// another job, so that libvirt answers first.
 	defaultCallTimeout   = 45 * time.Second
 	defaultListedTimeout = 5 * time.Second
-	// longCallTimeout bounds the calls that wait for storage: pivot and abort (which drain and
-	// flush), a start, and pool calls. The heartbeat still notices a hung libvirtd within
-	// CallTimeout.
-	longCallTimeout = 15 * time.Minute
-
-	heartbeatInterval = 5 * time.Second
-	minBackoff        = 100 * time.Millisecond
-	maxBackoff        = 2 * time.Second
-
-	// readyWithin is how long a first try to connect may delay the daemon's readiness.
-	readyWithin = 5 * time.Second
 )
 
 var defaultSockets = []string{"/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock"}
@@ -60,87 +44,77 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Conn is a Hypervisor on libvirtd. Until Run has connected, and while libvirtd is down, every
-// call returns hv.ErrUnavailable at once.
-type Conn struct {
-	sockets     []string
-	callTimeout time.Duration
-	// listedTimeout is how long one domain may delay the list of all domains. libvirt keeps a
-	// domain locked while it works on storage that does not answer.
-	listedTimeout time.Duration
-	library       *library
-	clusters      rbd.Clusters
-	processes     Processes
-	log           *slog.Logger
-	feed          hv.Feed
-	ready         chan struct{}
-	tried         sync.Once
-	pools         gate
-	// dirtyReads permits one read of a bitmap at a time for each domain.
-	dirtyReads gate
-	// qemuDefault is QEMU's default user, nil until libvirt has reported it.
-	qemuDefault atomic.Pointer[hv.ProcessUser]
-
-	mu   sync.Mutex
-	link *link // nil while down
-}
-
-// link is the sessions of a connection. libvirtd processes five requests of a client at a time, so
-// a few calls that wait for storage block all others of their session. Longer calls, and pool
-// calls, have a connection for each call (byItself).
-type link struct {
-	reads   *session // calls that return soon
-	changes *session // changes of domains, within callTimeout
-	// windows is for the calls that begin and end the pause of a guest: Suspend, SetConfigChain,
-	// Resume. Another guest's storage must not prolong the pause.
-	windows *session
-	// jobEnds is for Pivot and AbortJob, which drain and flush.
-	jobEnds *session
-
-	// poolReads may be lost and made again: a pool may hang while its server is down, which does
-	// not mean that libvirtd hangs.
-	poolReads lane
-}
-
-func (l *link) core() []**session {
-	return []**session{&l.reads, &l.changes, &l.windows, &l.jobEnds}
-}
-
-func (l *link) close() {
-	for _, s := range l.core() {
-		if *s != nil {
-			(*s).close()
-		}
+func (c Config) withDefaults() Config {
+	if c.Processes == nil {
+		c.Processes = procDir
 	}
-	l.poolReads.close()
-}
-
-// New returns a Conn that Run connects.
-func New(cfg Config) *Conn {
-	c := &Conn{
-		sockets: defaultSockets, callTimeout: cfg.CallTimeout, listedTimeout: defaultListedTimeout,
-		library: newLibrary(cfg.DefinitionsDir, cfg.StateDir), clusters: cfg.Clusters, processes: cfg.Processes, log: cfg.Log, ready: make(chan struct{}),
+	if c.CallTimeout == 0 {
+		c.CallTimeout = defaultCallTimeout
 	}
-	if cfg.Socket != "" {
-		c.sockets = []string{cfg.Socket}
-	}
-	if c.processes == nil {
-		c.processes = procDir
-	}
-	if c.callTimeout == 0 {
-		c.callTimeout = defaultCallTimeout
-	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return c
 }
 
-// Up reports whether the connection works now.
-func (c *Conn) Up() bool { return c.feed.Up() }
+// Conn is a Hypervisor on libvirtd. Until Run has connected, and while libvirtd is down, every
+// call returns hv.ErrUnavailable at once. Each embedded type implements a part of hv.Hypervisor.
+type Conn struct {
+	*connection
+	*library
+	*domains
+	*definitions
+	*plug
+	*chains
+	*blockJobs
+	*leases
+	*writeLimits
+	*tracker
+	*power
+	*memory
+	*guestProcesses
+	*pools
+	devices
+	*host
 
-// Events returns a new subscription; see hv.Hypervisor.
-func (c *Conn) Events(ctx context.Context) <-chan hv.Event { return c.feed.Subscribe(ctx) }
+	log   *slog.Logger
+	ready chan struct{}
+	tried sync.Once
+}
+
+// New returns a Conn that Run connects.
+func New(cfg Config) *Conn {
+	cfg = cfg.withDefaults()
+	connection := &connection{sockets: defaultSockets, callTimeout: cfg.CallTimeout}
+	if cfg.Socket != "" {
+		connection.sockets = []string{cfg.Socket}
+	}
+	library := newLibrary(cfg.DefinitionsDir, cfg.StateDir)
+	domains := &domains{connection: connection, clusters: cfg.Clusters, listedTimeout: defaultListedTimeout}
+	calls := &calls{connection: connection, library: library, domains: domains}
+	processes := &guestProcesses{
+		connection: connection, library: library, domains: domains, calls: calls, clusters: cfg.Clusters, kernel: cfg.Processes,
+	}
+	leases := &leases{
+		library: library, domains: domains, processes: processes, clusters: cfg.Clusters, log: cfg.Log,
+		socket: filepath.Join(filepath.Dir(connection.sockets[0]), "virtlockd-sock"),
+	}
+	return &Conn{
+		connection: connection, library: library, domains: domains, guestProcesses: processes, leases: leases,
+		definitions: &definitions{connection: connection, library: library, domains: domains, calls: calls, clusters: cfg.Clusters},
+		plug:        &plug{connection: connection, library: library, domains: domains, calls: calls, leases: leases, clusters: cfg.Clusters},
+		chains:      &chains{connection: connection, library: library, domains: domains, calls: calls, leases: leases, clusters: cfg.Clusters},
+		blockJobs:   &blockJobs{connection: connection, calls: calls, leases: leases, clusters: cfg.Clusters},
+		writeLimits: &writeLimits{connection: connection, calls: calls},
+		tracker:     &tracker{library: library, domains: domains, calls: calls},
+		power:       &power{domains: domains, calls: calls, leases: leases},
+		memory:      &memory{connection: connection, domains: domains, calls: calls, processes: processes, clusters: cfg.Clusters},
+		pools:       &pools{connection: connection, library: library},
+		host:        &host{connection: connection, library: library, processes: processes},
+		log:         cfg.Log,
+		ready:       make(chan struct{}),
+	}
+}
 
 // String names the task.
 func (c *Conn) String() string { return "libvirt connection" }
@@ -150,66 +124,3 @@ func (c *Conn) String() string { return "libvirt connection" }
 func (c *Conn) Ready() <-chan struct{} { return c.ready }
 
 func (c *Conn) setReady() { c.tried.Do(func() { close(c.ready) }) }
-
-func (c *Conn) dial(ctx context.Context) (*session, error) {
-	var errs []error
-	for _, path := range c.sockets {
-		var dialer net.Dialer
-		conn, err := dialer.DialContext(ctx, "unix", path)
-		if err == nil {
-			return openSession(ctx, conn, c.callTimeout)
-		}
-		if !errors.Is(err, os.ErrNotExist) || len(c.sockets) == 1 {
-			return nil, fmt.Errorf("connect to libvirt: %w", err)
-		}
-		errs = append(errs, err)
-	}
-	return nil, fmt.Errorf("connect to libvirt: %w", errors.Join(errs...))
-}
-
-func (c *Conn) setLink(l *link) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.link = l
-}
-
-func (c *Conn) reads() (*session, error) {
-	l, err := c.current()
-	if err != nil {
-		return nil, err
-	}
-	return l.reads, nil
-}
-
-func (c *Conn) changes() (*session, error) {
-	l, err := c.current()
-	if err != nil {
-		return nil, err
-	}
-	return l.changes, nil
-}
-
-func (c *Conn) windows() (*session, error) {
-	l, err := c.current()
-	if err != nil {
-		return nil, err
-	}
-	return l.windows, nil
-}
-
-func (c *Conn) jobEnds() (*session, error) {
-	l, err := c.current()
-	if err != nil {
-		return nil, err
-	}
-	return l.jobEnds, nil
-}
-
-func (c *Conn) current() (*link, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.link == nil {
-		return nil, errNotConnected
-	}
-	return c.link, nil
-}

@@ -15,12 +15,12 @@ type yanked struct {
 
 // EndConnections implements hv.Hypervisor. libvirt has no call for it; QEMU has one since 6.0
 // (docs/interop/qemu-qmp-ref: yank).
-func (c *Conn) EndConnections(ctx context.Context, id, address string) error {
-	nodes, err := c.blockNodes(ctx, id)
+func (j *blockJobs) EndConnections(ctx context.Context, id, address string) error {
+	nodes, err := j.calls.blockNodes(ctx, id)
 	if err != nil || !medium.IsNBD(address) {
 		return err
 	}
-	names, _ := nodesAt(nodes, address, c.clusters)
+	names, _ := nodesAt(nodes, address, j.clusters)
 	var connections []yanked
 	for _, name := range names {
 		connections = append(connections, yanked{Type: "block-node", Node: name})
@@ -28,5 +28,5 @@ func (c *Conn) EndConnections(ctx context.Context, id, address string) error {
 	if len(connections) == 0 {
 		return nil
 	}
-	return c.monitor(ctx, "end the connections to "+address+" of", id, "", command{"yank", map[string][]yanked{"instances": connections}}, nil)
+	return j.calls.monitor(ctx, "end the connections to "+address+" of", id, "", command{"yank", map[string][]yanked{"instances": connections}}, nil)
 }

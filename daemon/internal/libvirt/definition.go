@@ -14,25 +14,25 @@ import (
 )
 
 // DomainDefinition implements hv.Hypervisor.
-func (c *Conn) DomainDefinition(ctx context.Context, id string) (hv.DomainDefinition, error) {
-	def, err := c.domainDefinition(ctx, id)
+func (d *definitions) DomainDefinition(ctx context.Context, id string) (hv.DomainDefinition, error) {
+	def, err := d.domainDefinition(ctx, id)
 	if err != nil {
 		return hv.DomainDefinition{}, fmt.Errorf("read definition of domain %s: %w", id, err)
 	}
 	return def, nil
 }
 
-func (c *Conn) domainDefinition(ctx context.Context, id string) (def hv.DomainDefinition, err error) {
-	s, err := c.reads()
+func (d *definitions) domainDefinition(ctx context.Context, id string) (def hv.DomainDefinition, err error) {
+	s, err := d.connection.reads()
 	if err != nil {
 		return def, err
 	}
-	dom, err := c.lookup(ctx, s, id)
+	dom, err := lookup(ctx, s, id)
 	if err != nil {
 		return def, err
 	}
 	// With the secrets: a console without its password would be open to everyone.
-	if def.Domain, err = c.definitionXML(ctx, s, dom, golibvirt.DomainXMLSecure); err != nil {
+	if def.Domain, err = definitionXML(ctx, s, dom, golibvirt.DomainXMLSecure); err != nil {
 		return def, err
 	}
 	doc, err := domainxml.ParseDoc(def.Domain)
@@ -42,7 +42,7 @@ func (c *Conn) domainDefinition(ctx context.Context, id string) (def hv.DomainDe
 	if err := domainxml.CheckPortable(doc.Root()); err != nil {
 		return def, err
 	}
-	if def.NVRAM, err = c.readNVRAM(doc.Root()); err != nil {
+	if def.NVRAM, err = d.library.readNVRAM(doc.Root()); err != nil {
 		return def, err
 	}
 	autostart, err := call(ctx, s, func(lv *golibvirt.Libvirt) (int32, error) {
@@ -53,24 +53,24 @@ func (c *Conn) domainDefinition(ctx context.Context, id string) (def hv.DomainDe
 }
 
 // DefineDomain implements hv.Hypervisor.
-func (c *Conn) DefineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error {
-	if err := c.defineDomain(ctx, id, def, disks); err != nil {
+func (d *definitions) DefineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error {
+	if err := d.defineDomain(ctx, id, def, disks); err != nil {
 		return fmt.Errorf("define domain %s: %w", id, err)
 	}
 	return nil
 }
 
-func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error {
-	n, err := domainxml.Localize(id, def, disks, c.clusters)
+func (d *definitions) defineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error {
+	n, err := domainxml.Localize(id, def, disks, d.clusters)
 	if err != nil {
 		return err
 	}
-	s, err := c.changes()
+	s, err := d.connection.changes()
 	if err != nil {
 		return err
 	}
 	// libvirt would replace the definition of an existing domain.
-	if err := c.wantNoDomain(ctx, s, id, n.Name); err != nil {
+	if err := wantNoDomain(ctx, s, id, n.Name); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -78,39 +78,39 @@ func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinit
 	}
 	ctx = context.WithoutCancel(ctx) // see modify
 	if def.NVRAM != nil {
-		if err := c.writeNVRAM(n.NVRAM, def.NVRAM); err != nil {
+		if err := d.library.writeNVRAM(n.NVRAM, def.NVRAM); err != nil {
 			return err
 		}
 	}
 	// With validation, because libvirt silently drops unknown elements of a newer libvirt.
-	dom, err := changing(ctx, c.library, s, s.callTimeout, keptDefinitions, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
+	dom, err := changing(ctx, d.library, s, s.callTimeout, keptDefinitions, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
 		return lv.DomainDefineXMLFlags(n.Doc, golibvirt.DomainDefineValidate)
 	})
 	if err != nil {
 		return err
 	}
 	// libvirt's reading of the XML counts, not this program's.
-	dump, err := c.definitionXML(ctx, s, dom, golibvirt.DomainXMLSecure)
+	dump, err := definitionXML(ctx, s, dom, golibvirt.DomainXMLSecure)
 	if err == nil {
 		err = n.CheckDefined(dump)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("check what libvirt has defined: %w", err), c.UndefineDomain(ctx, id))
+		return errors.Join(fmt.Errorf("check what libvirt has defined: %w", err), d.UndefineDomain(ctx, id))
 	}
 	if !def.Autostart {
 		return nil
 	}
-	_, err = changing(ctx, c.library, s, s.callTimeout, keptAutostart, func(lv *golibvirt.Libvirt) (none, error) {
+	_, err = changing(ctx, d.library, s, s.callTimeout, keptAutostart, func(lv *golibvirt.Libvirt) (none, error) {
 		return none{}, lv.DomainSetAutostart(dom, 1)
 	})
 	if err != nil {
-		return errors.Join(fmt.Errorf("set autostart: %w", err), c.UndefineDomain(ctx, id))
+		return errors.Join(fmt.Errorf("set autostart: %w", err), d.UndefineDomain(ctx, id))
 	}
 	return nil
 }
 
-func (c *Conn) wantNoDomain(ctx context.Context, s *session, id, name string) error {
-	_, byID := c.lookup(ctx, s, id)
+func wantNoDomain(ctx context.Context, s *session, id, name string) error {
+	_, byID := lookup(ctx, s, id)
 	_, byName := call(ctx, s, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
 		return lv.DomainLookupByName(name)
 	})
@@ -129,11 +129,11 @@ const keptOfDefinition = keptDefinitions | keptAutostart
 
 // UndefineDomain implements hv.Hypervisor. Without the flags for managed save images, snapshots and
 // checkpoints libvirt refuses a domain that has any.
-func (c *Conn) UndefineDomain(ctx context.Context, id string) error {
-	dom, err := c.Domain(ctx, id)
+func (d *definitions) UndefineDomain(ctx context.Context, id string) error {
+	dom, err := d.domains.Domain(ctx, id)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
-		c.library.note(keptOfDefinition, nil) // whichever program undefined it
+		d.library.note(keptOfDefinition, nil) // whichever program undefined it
 		return nil
 	case err == nil && dom.State.Active():
 		err = hv.ErrActive // libvirt would make it a transient domain
@@ -141,7 +141,7 @@ func (c *Conn) UndefineDomain(ctx context.Context, id string) error {
 		err = fmt.Errorf("%w: the domain has a managed save image, snapshots or checkpoints", hv.ErrBusy)
 	}
 	if err == nil {
-		err = c.modify(ctx, id, keptOfDefinition, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		err = d.calls.modify(ctx, id, keptOfDefinition, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainUndefineFlags(dom, golibvirt.DomainUndefineKeepNvram)
 		})
 	}

@@ -25,23 +25,23 @@ func modifyFlag(where hv.Where) (golibvirt.DomainDeviceModifyFlags, error) {
 	return 0, fmt.Errorf("%w: description %q of a domain", hv.ErrUnsupported, where)
 }
 
-func (c *Conn) describedXML(ctx context.Context, id string, where hv.Where) (string, error) {
+func (ds *domains) describedXML(ctx context.Context, id string, where hv.Where) (string, error) {
 	if _, err := modifyFlag(where); err != nil {
 		return "", err
 	}
-	s, dom, err := c.find(ctx, id)
+	s, dom, err := ds.find(ctx, id)
 	if err != nil {
 		return "", err
 	}
 	if where == hv.Live {
-		return c.liveXML(ctx, s, dom)
+		return liveXML(ctx, s, dom)
 	}
-	return c.configXML(ctx, s, dom)
+	return configXML(ctx, s, dom)
 }
 
 // liveXML reads the description of a domain's process. libvirt would return the definition of a
 // domain that is off.
-func (c *Conn) liveXML(ctx context.Context, s *session, dom golibvirt.Domain) (string, error) {
+func liveXML(ctx context.Context, s *session, dom golibvirt.Domain) (string, error) {
 	doc, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) { return lv.DomainGetXMLDesc(dom, 0) })
 	if err != nil {
 		return "", err
@@ -55,11 +55,11 @@ func (c *Conn) liveXML(ctx context.Context, s *session, dom golibvirt.Domain) (s
 
 // configXML reads the persistent definition. libvirt would return the live description of a
 // transient domain.
-func (c *Conn) configXML(ctx context.Context, s *session, dom golibvirt.Domain) (string, error) {
-	return c.definitionXML(ctx, s, dom, 0)
+func configXML(ctx context.Context, s *session, dom golibvirt.Domain) (string, error) {
+	return definitionXML(ctx, s, dom, 0)
 }
 
-func (c *Conn) definitionXML(ctx context.Context, s *session, dom golibvirt.Domain, flags golibvirt.DomainXMLFlags) (string, error) {
+func definitionXML(ctx context.Context, s *session, dom golibvirt.Domain, flags golibvirt.DomainXMLFlags) (string, error) {
 	doc, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 		persistent, err := lv.DomainIsPersistent(dom)
 		if err != nil || persistent == 0 {
@@ -73,8 +73,8 @@ func (c *Conn) definitionXML(ctx context.Context, s *session, dom golibvirt.Doma
 	return doc, err
 }
 
-func (c *Conn) diskElement(ctx context.Context, id string, where hv.Where, target string) (*etree.Element, error) {
-	text, err := c.describedXML(ctx, id, where)
+func (ds *domains) diskElement(ctx context.Context, id string, where hv.Where, target string) (*etree.Element, error) {
+	text, err := ds.describedXML(ctx, id, where)
 	if err != nil {
 		return nil, err
 	}

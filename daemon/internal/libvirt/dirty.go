@@ -25,16 +25,16 @@ const (
 )
 
 // StartTracking implements hv.DirtyTracker.
-func (c *Conn) StartTracking(ctx context.Context, id, target, name string, unitBytes int64) error {
+func (t *tracker) StartTracking(ctx context.Context, id, target, name string, unitBytes int64) error {
 	const what = "track writes of"
-	disk, err := c.tracked(ctx, what, id, target)
+	disk, err := t.tracked(ctx, what, id, target)
 	if err != nil {
 		return err
 	}
 	if err := disk.lacks(name); err != nil {
 		return fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
 	}
-	return c.monitor(ctx, what, id, target, command{addBitmap, bitmapArgs{disk.node, name, unitBytes}}, nil)
+	return t.calls.monitor(ctx, what, id, target, command{addBitmap, bitmapArgs{disk.node, name, unitBytes}}, nil)
 }
 
 type action struct {
@@ -43,9 +43,9 @@ type action struct {
 }
 
 // SwapTracking implements hv.DirtyTracker. The actions take effect in their order.
-func (c *Conn) SwapTracking(ctx context.Context, id, target, oldName, newName string, unitBytes int64) error {
+func (t *tracker) SwapTracking(ctx context.Context, id, target, oldName, newName string, unitBytes int64) error {
 	const what = "track writes anew of"
-	disk, err := c.tracked(ctx, what, id, target)
+	disk, err := t.tracked(ctx, what, id, target)
 	if err != nil {
 		return err
 	}
@@ -56,15 +56,15 @@ func (c *Conn) SwapTracking(ctx context.Context, id, target, oldName, newName st
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
 	}
-	return c.monitor(ctx, what, id, target, command{"transaction", map[string][]action{"actions": {
+	return t.calls.monitor(ctx, what, id, target, command{"transaction", map[string][]action{"actions": {
 		{addBitmap, bitmapArgs{disk.node, newName, unitBytes}},
 		{disableBitmap, bitmapArgs{Node: disk.node, Name: oldName}},
 	}}}, nil)
 }
 
 // Tracking implements hv.DirtyTracker.
-func (c *Conn) Tracking(ctx context.Context, id, target string) ([]hv.DirtyBitmap, error) {
-	disk, err := c.tracked(ctx, "list bitmaps of", id, target)
+func (t *tracker) Tracking(ctx context.Context, id, target string) ([]hv.DirtyBitmap, error) {
+	disk, err := t.tracked(ctx, "list bitmaps of", id, target)
 	if err != nil {
 		return nil, err
 	}
@@ -76,14 +76,14 @@ func (c *Conn) Tracking(ctx context.Context, id, target string) ([]hv.DirtyBitma
 }
 
 // StopTracking implements hv.DirtyTracker.
-func (c *Conn) StopTracking(ctx context.Context, id, target, prefix string) error {
+func (t *tracker) StopTracking(ctx context.Context, id, target, prefix string) error {
 	const what = "stop tracking writes of"
-	leave, err := c.dirtyReads.enter(ctx, "the bitmaps of domain "+id)
+	leave, err := t.reading.enter(ctx, "the bitmaps of domain "+id)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	disk, err := c.tracked(ctx, what, id, target)
+	disk, err := t.tracked(ctx, what, id, target)
 	if err != nil {
 		return err
 	}
@@ -92,11 +92,11 @@ func (c *Conn) StopTracking(ctx context.Context, id, target, prefix string) erro
 		return nil
 	}
 	// QEMU does not remove an exported bitmap. Exports of other programs do not matter here.
-	if err := c.endExports(ctx, what, id, target); err != nil && !errors.Is(err, hv.ErrBusy) {
+	if err := t.endExports(ctx, what, id, target); err != nil && !errors.Is(err, hv.ErrBusy) {
 		return err
 	}
 	for _, b := range ours {
-		if err := c.monitor(ctx, what, id, target, command{removeBitmap, bitmapArgs{Node: disk.node, Name: b.Name}}, nil); err != nil {
+		if err := t.calls.monitor(ctx, what, id, target, command{removeBitmap, bitmapArgs{Node: disk.node, Name: b.Name}}, nil); err != nil {
 			return err
 		}
 	}

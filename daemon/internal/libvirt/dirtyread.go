@@ -35,14 +35,14 @@ type export struct {
 }
 
 // DirtyUnits implements hv.DirtyTracker.
-func (c *Conn) DirtyUnits(ctx context.Context, id, target, name string) ([]hv.DirtyRange, error) {
+func (t *tracker) DirtyUnits(ctx context.Context, id, target, name string) ([]hv.DirtyRange, error) {
 	const what = "read a bitmap of"
-	leave, err := c.dirtyReads.enter(ctx, "the bitmaps of domain "+id)
+	leave, err := t.reading.enter(ctx, "the bitmaps of domain "+id)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	disk, err := c.tracked(ctx, what, id, target)
+	disk, err := t.tracked(ctx, what, id, target)
 	if err != nil {
 		return nil, err
 	}
@@ -53,36 +53,36 @@ func (c *Conn) DirtyUnits(ctx context.Context, id, target, name string) ([]hv.Di
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
 	}
-	dirty, err := c.readExported(ctx, what, id, target, disk, name)
+	dirty, err := t.readExported(ctx, what, id, target, disk, name)
 	// Always remove the export and the server from the process.
-	return dirty, errors.Join(err, c.endExports(context.WithoutCancel(ctx), what, id, target))
+	return dirty, errors.Join(err, t.endExports(context.WithoutCancel(ctx), what, id, target))
 }
 
 // CanTrack implements hv.DirtyTracker. It lets QEMU listen at the socket, which a security profile
 // may prevent, for example.
-func (c *Conn) CanTrack(ctx context.Context, id, target string) error {
+func (t *tracker) CanTrack(ctx context.Context, id, target string) error {
 	const what = "see whether to track writes of"
-	leave, err := c.dirtyReads.enter(ctx, "the bitmaps of domain "+id)
+	leave, err := t.reading.enter(ctx, "the bitmaps of domain "+id)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if _, err := c.tracked(ctx, what, id, target); err != nil {
+	if _, err := t.tracked(ctx, what, id, target); err != nil {
 		return err
 	}
-	if err := c.endExports(ctx, what, id, target); err != nil {
+	if err := t.endExports(ctx, what, id, target); err != nil {
 		return err
 	}
-	_, err = c.listen(ctx, what, id, target)
-	return errors.Join(err, c.endExports(context.WithoutCancel(ctx), what, id, target))
+	_, err = t.listen(ctx, what, id, target)
+	return errors.Join(err, t.endExports(context.WithoutCancel(ctx), what, id, target))
 }
 
-func (c *Conn) listen(ctx context.Context, what, id, target string) (socket string, err error) {
-	socket, err = c.exportSocket(ctx, id)
+func (t *tracker) listen(ctx context.Context, what, id, target string) (socket string, err error) {
+	socket, err = t.exportSocket(ctx, id)
 	if err != nil {
 		return "", fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
 	}
-	err = c.monitor(ctx, what, id, target, command{"nbd-server-start", map[string]any{
+	err = t.calls.monitor(ctx, what, id, target, command{"nbd-server-start", map[string]any{
 		"addr": map[string]any{"type": "unix", "data": map[string]string{"path": socket}},
 	}}, nil)
 	if refused := (*refusedByQEMU)(nil); errors.As(err, &refused) && strings.Contains(refused.Desc, "already running") {
@@ -91,15 +91,15 @@ func (c *Conn) listen(ctx context.Context, what, id, target string) (socket stri
 	return socket, err
 }
 
-func (c *Conn) readExported(ctx context.Context, what, id, target string, disk *trackedDisk, name string) ([]hv.DirtyRange, error) {
-	if err := c.endExports(ctx, what, id, target); err != nil {
+func (t *tracker) readExported(ctx context.Context, what, id, target string, disk *trackedDisk, name string) ([]hv.DirtyRange, error) {
+	if err := t.endExports(ctx, what, id, target); err != nil {
 		return nil, err
 	}
-	socket, err := c.listen(ctx, what, id, target)
+	socket, err := t.listen(ctx, what, id, target)
 	if err != nil {
 		return nil, err
 	}
-	err = c.monitor(ctx, what, id, target, command{"block-export-add", map[string]any{
+	err = t.calls.monitor(ctx, what, id, target, command{"block-export-add", map[string]any{
 		"type": "nbd", "id": exportName, "node-name": disk.node, "name": exportName, "bitmaps": []string{name}, "writable": false,
 	}}, nil)
 	if err != nil {
@@ -135,12 +135,12 @@ func dirtyBytes(dirty []hv.DirtyRange, unit, sizeBytes int64) (sum int64) {
 
 // endExports removes Volferry's exports and server that an earlier read left in the process. It
 // returns ErrBusy if the server is another program's.
-func (c *Conn) endExports(ctx context.Context, what, id, target string) error {
-	socket, err := c.exportSocket(ctx, id)
+func (t *tracker) endExports(ctx context.Context, what, id, target string) error {
+	socket, err := t.exportSocket(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
 	}
-	left, err := c.exports(ctx, what, id, target)
+	left, err := t.exports(ctx, what, id, target)
 	if err != nil {
 		return err
 	}
@@ -148,13 +148,13 @@ func (c *Conn) endExports(ctx context.Context, what, id, target string) error {
 		if e.ID != exportName {
 			return fmt.Errorf("%s %s: %w: QEMU exports %s for somebody else, perhaps a backup", what, nameOf(id, target), hv.ErrBusy, e.ID)
 		}
-		err := c.monitor(ctx, what, id, target, command{"block-export-del", map[string]string{"id": e.ID, "mode": "hard"}}, nil)
+		err := t.calls.monitor(ctx, what, id, target, command{"block-export-del", map[string]string{"id": e.ID, "mode": "hard"}}, nil)
 		if err != nil {
 			return err
 		}
 	}
 	if len(left) > 0 {
-		if err := c.awaitNoExport(ctx, what, id, target); err != nil {
+		if err := t.awaitNoExport(ctx, what, id, target); err != nil {
 			return err
 		}
 	}
@@ -162,7 +162,7 @@ func (c *Conn) endExports(ctx context.Context, what, id, target string) error {
 	if _, err := os.Lstat(socket); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	err = c.monitor(ctx, what, id, target, command{Execute: "nbd-server-stop"}, nil)
+	err = t.calls.monitor(ctx, what, id, target, command{Execute: "nbd-server-stop"}, nil)
 	var refused *refusedByQEMU
 	if errors.As(err, &refused) { // there is no server: an earlier process left the socket
 		return removeSocket(ctx, socket)
@@ -185,9 +185,9 @@ func removeSocket(ctx context.Context, path string) error {
 
 // awaitNoExport waits until Volferry's exports are gone: QEMU ends them when their clients have
 // disconnected.
-func (c *Conn) awaitNoExport(ctx context.Context, what, id, target string) error {
+func (t *tracker) awaitNoExport(ctx context.Context, what, id, target string) error {
 	gone, err := retry.Poll(ctx, exportPoll, exportTimeout, func() (bool, error) {
-		left, err := c.exports(ctx, what, id, target)
+		left, err := t.exports(ctx, what, id, target)
 		return len(left) == 0, err
 	})
 	if err == nil && !gone {
@@ -196,33 +196,33 @@ func (c *Conn) awaitNoExport(ctx context.Context, what, id, target string) error
 	return err
 }
 
-func (c *Conn) exports(ctx context.Context, what, id, target string) (all []export, err error) {
-	err = c.monitor(ctx, what, id, target, command{Execute: "query-block-exports"}, &all)
+func (t *tracker) exports(ctx context.Context, what, id, target string) (all []export, err error) {
+	err = t.calls.monitor(ctx, what, id, target, command{Execute: "query-block-exports"}, &all)
 	return all, err
 }
 
 // exportSocket returns a path where the process of a domain can listen, in the directory that
 // libvirt makes for each process, and removes with it.
-func (c *Conn) exportSocket(ctx context.Context, id string) (string, error) {
-	_, dom, err := c.find(ctx, id)
+func (t *tracker) exportSocket(ctx context.Context, id string) (string, error) {
+	_, dom, err := t.domains.find(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	dirs, err := c.processDirs(dom)
+	dirs, err := t.processDirs(dom)
 	if err != nil {
 		return "", err
 	}
 	if len(dirs) != 1 {
-		return "", fmt.Errorf("libvirt has %d directories of the domain in %s, and one was expected", len(dirs), c.library.state)
+		return "", fmt.Errorf("libvirt has %d directories of the domain in %s, and one was expected", len(dirs), t.library.state)
 	}
 	return filepath.Join(dirs[0], socketName), nil
 }
 
 // processDirs returns the directories of a process's name: libvirt shortens the domain's name
 // after its number.
-func (c *Conn) processDirs(dom golibvirt.Domain) ([]string, error) {
+func (t *tracker) processDirs(dom golibvirt.Domain) ([]string, error) {
 	if dom.ID <= 0 {
 		return nil, hv.ErrNotActive
 	}
-	return filepath.Glob(filepath.Join(c.library.state, fmt.Sprintf("domain-%d-*", dom.ID)))
+	return filepath.Glob(filepath.Join(t.library.state, fmt.Sprintf("domain-%d-*", dom.ID)))
 }

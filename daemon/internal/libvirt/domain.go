@@ -18,8 +18,8 @@ import (
 const maxReads = 5
 
 // Domains lists every domain, active or defined.
-func (c *Conn) Domains(ctx context.Context) ([]hv.Domain, error) {
-	s, err := c.reads()
+func (ds *domains) Domains(ctx context.Context) ([]hv.Domain, error) {
+	s, err := ds.connection.reads()
 	if err != nil {
 		return nil, fmt.Errorf("list domains: %w", err)
 	}
@@ -33,7 +33,7 @@ func (c *Conn) Domains(ctx context.Context) ([]hv.Domain, error) {
 	var found []hv.Domain
 	var unreadable []hv.UnreadableDomain
 	for _, dom := range doms {
-		d, err := c.readListed(ctx, s, dom)
+		d, err := ds.readListed(ctx, s, dom)
 		switch {
 		case err == nil:
 			found = append(found, *d)
@@ -52,24 +52,24 @@ func (c *Conn) Domains(ctx context.Context) ([]hv.Domain, error) {
 
 // readListed reads a domain for the list, within a time limit. It does not ask libvirt while an
 // earlier call on the domain is unanswered: every such call occupies a slot of the session.
-func (c *Conn) readListed(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, error) {
+func (ds *domains) readListed(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, error) {
 	id := domainID(dom)
 	if s.silent.has(id) {
 		return nil, fmt.Errorf("read domain %s: %w: libvirt has not answered the last question about it yet", id, hv.ErrUnavailable)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.listedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ds.listedTimeout)
 	defer cancel()
-	d, facts, err := c.readDomain(ctx, s, dom)
+	d, facts, err := ds.readDomain(ctx, s, dom)
 	if err != nil {
 		return nil, err
 	}
-	c.addFiles(ctx, s, dom, d, facts.xml, facts.configXML)
+	addFiles(ctx, s, dom, d, facts.xml, facts.configXML)
 	return d, nil
 }
 
 // Domain reads one domain by UUID.
-func (c *Conn) Domain(ctx context.Context, id string) (*hv.Domain, error) {
-	s, err := c.reads()
+func (ds *domains) Domain(ctx context.Context, id string) (*hv.Domain, error) {
+	s, err := ds.connection.reads()
 	if err != nil {
 		return nil, fmt.Errorf("read domain %s: %w", id, err)
 	}
@@ -77,7 +77,7 @@ func (c *Conn) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, _, err := c.readDomain(ctx, s, dom)
+	d, _, err := ds.readDomain(ctx, s, dom)
 	return d, err
 }
 
@@ -91,16 +91,16 @@ func handle(id string) (golibvirt.Domain, error) {
 	return golibvirt.Domain{UUID: golibvirt.UUID(u), ID: -1}, nil
 }
 
-func (c *Conn) find(ctx context.Context, id string) (*session, golibvirt.Domain, error) {
-	s, err := c.reads()
+func (ds *domains) find(ctx context.Context, id string) (*session, golibvirt.Domain, error) {
+	s, err := ds.connection.reads()
 	if err != nil {
 		return nil, golibvirt.Domain{}, err
 	}
-	dom, err := c.lookup(ctx, s, id)
+	dom, err := lookup(ctx, s, id)
 	return s, dom, err
 }
 
-func (c *Conn) lookup(ctx context.Context, s *session, id string) (golibvirt.Domain, error) {
+func lookup(ctx context.Context, s *session, id string) (golibvirt.Domain, error) {
 	dom, err := handle(id)
 	if err != nil {
 		return dom, err
@@ -115,8 +115,8 @@ func (c *Conn) lookup(ctx context.Context, s *session, id string) (golibvirt.Dom
 }
 
 // RunState implements hv.Hypervisor.
-func (c *Conn) RunState(ctx context.Context, id string) (hv.RunState, error) {
-	s, err := c.reads()
+func (ds *domains) RunState(ctx context.Context, id string) (hv.RunState, error) {
+	s, err := ds.connection.reads()
 	if err != nil {
 		return hv.RunState{}, fmt.Errorf("read the state of domain %s: %w", id, err)
 	}
@@ -143,7 +143,7 @@ func domainID(dom golibvirt.Domain) string { return uuid.UUID(dom.UUID).String()
 
 // readDomain reads a consistent description of a domain: state and XML come from separate calls,
 // so it reads again if they contradict each other.
-func (c *Conn) readDomain(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, *domainFacts, error) {
+func (ds *domains) readDomain(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, *domainFacts, error) {
 	for range maxReads {
 		facts, err := call(ctx, s, func(lv *golibvirt.Libvirt) (*domainFacts, error) {
 			defer s.silent.while(ctx, domainID(dom))()
@@ -152,11 +152,11 @@ func (c *Conn) readDomain(ctx context.Context, s *session, dom golibvirt.Domain)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
 		}
-		known, err := c.poolSourcesIn(ctx, facts.xml, facts.configXML)
+		known, err := ds.poolSourcesIn(ctx, facts.xml, facts.configXML)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
 		}
-		d, consistent, err := facts.domain(known, c.clusters)
+		d, consistent, err := facts.domain(known, ds.clusters)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
 		}

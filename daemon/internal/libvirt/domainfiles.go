@@ -15,7 +15,7 @@ import (
 
 // addFiles adds the files in these descriptions of a domain and in its managed save image: a start
 // needs them.
-func (c *Conn) addFiles(ctx context.Context, s *session, dom golibvirt.Domain, d *hv.Domain, docs ...string) {
+func addFiles(ctx context.Context, s *session, dom golibvirt.Domain, d *hv.Domain, docs ...string) {
 	if d.ManagedSave {
 		saved, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 			defer s.silent.while(ctx, d.ID)()

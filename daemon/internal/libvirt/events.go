@@ -23,7 +23,7 @@ var eventIDs = []golibvirt.DomainEventID{
 
 // subscribe passes the events of every domain to the feed for the life of the session. go-libvirt
 // ignores a domain given to SubscribeEvents, so one subscription serves all.
-func (c *Conn) subscribe(ctx context.Context, s *session) error {
+func (c *connection) subscribe(ctx context.Context, s *session) error {
 	for _, id := range eventIDs {
 		events, err := call(ctx, s, func(lv *golibvirt.Libvirt) (<-chan any, error) {
 			// Never cancelled, and drained to the end below: an unsubscribe deadlocks go-libvirt's

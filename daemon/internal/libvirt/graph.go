@@ -39,8 +39,8 @@ const (
 // graph: a libvirtd that died inside a call, and shows old chains since, does not affect the
 // answer. If /proc has the process but libvirt does not, QEMU cannot be queried, and all addresses
 // count as open for writing.
-func (c *Conn) openNodes(ctx context.Context, id string, pid int, addresses []string) ([]hv.OpenFile, error) {
-	nodes, err := c.blockNodes(ctx, id)
+func (ps *guestProcesses) openNodes(ctx context.Context, id string, pid int, addresses []string) ([]hv.OpenFile, error) {
+	nodes, err := ps.calls.blockNodes(ctx, id)
 	lost := errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound)
 	if err != nil && !lost {
 		return nil, err
@@ -51,7 +51,7 @@ func (c *Conn) openNodes(ctx context.Context, id string, pid int, addresses []st
 			found = append(found, hv.OpenFile{Path: address, PID: pid, Writable: true})
 			continue
 		}
-		names, writable := nodesAt(nodes, address, c.clusters)
+		names, writable := nodesAt(nodes, address, ps.clusters)
 		for _, name := range names {
 			found = append(found, hv.OpenFile{Path: address, PID: pid, Node: name, Writable: writable})
 		}
@@ -59,7 +59,7 @@ func (c *Conn) openNodes(ctx context.Context, id string, pid int, addresses []st
 	return found, nil
 }
 
-func (c *Conn) blockNodes(ctx context.Context, id string) (nodes []graphNode, err error) {
+func (c *calls) blockNodes(ctx context.Context, id string) (nodes []graphNode, err error) {
 	err = c.monitor(ctx, "list the block nodes of", id, "", command{"query-named-block-nodes", map[string]bool{"flat": true}}, &nodes)
 	return nodes, err
 }

@@ -13,10 +13,10 @@ import (
 
 // GrowDisk makes the top image of the live disk larger, which only QEMU may do: it has the image
 // open.
-func (c *Conn) GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error {
+func (p *plug) GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error {
 	// Without this flag the size is in KiB.
 	const flags = golibvirt.DomainBlockResizeBytes
-	dom, err := c.Domain(ctx, id)
+	dom, err := p.domains.Domain(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -25,10 +25,10 @@ func (c *Conn) GrowDisk(ctx context.Context, id, target string, sizeBytes int64)
 		return fmt.Errorf("grow %s: %w: the disk is the beginning of a larger image", nameOf(id, target), hv.ErrUnsupported)
 	}
 	// The call waits for requests in flight, and so for storage.
-	err = c.modifyByItself(ctx, longCallTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err = p.calls.modifyByItself(ctx, longCallTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainBlockResize(dom, target, uint64(sizeBytes), flags)
 	})
-	err = c.changed(ctx, "grow", id, target, err)
+	err = p.calls.changed(ctx, "grow", id, target, err)
 	// QEMU's text for a disk with a block job; libvirt reports only a failure.
 	if saidText(err, "'block_resize'") && (saidText(err, "' is in use") || saidText(err, "' is busy")) {
 		return fmt.Errorf("%w: %w", hv.ErrBusy, err)

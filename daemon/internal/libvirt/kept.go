@@ -80,7 +80,10 @@ func (l *library) note(what kept, err error) {
 	}
 }
 
-func (l *library) makeDurable() error {
+// MakeDurable syncs the libvirt files that calls of this connection have changed, or may have
+// changed with an unknown outcome. The first call after New syncs all. After an error it must be
+// called again.
+func (l *library) MakeDurable() error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
 	due := l.take()

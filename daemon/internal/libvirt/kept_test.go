@@ -25,7 +25,7 @@ func syncs(t *testing.T) (l *library, take func() []string) {
 
 func durable(t *testing.T, l *library) {
 	t.Helper()
-	if err := l.makeDurable(); err != nil {
+	if err := l.MakeDurable(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -84,7 +84,7 @@ func TestWhatCouldNotBeSyncedIsSyncedTheNextTime(t *testing.T) {
 	well, boom := l.sync, errors.New("boom")
 	l.sync = func(string) error { return boom }
 	l.note(keptDefinitions, nil)
-	if err := l.makeDurable(); !errors.Is(err, boom) || !strings.Contains(err.Error(), l.definitions) {
+	if err := l.MakeDurable(); !errors.Is(err, boom) || !strings.Contains(err.Error(), l.definitions) {
 		t.Fatalf("got %v, want the error with the directory", err)
 	}
 	l.sync = well

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path/filepath"
 
 	"github.com/beevik/etree"
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -27,8 +26,8 @@ import (
 // refuses a lease, before another try (takingAgain).
 
 // CanSwitch implements hv.Hypervisor.
-func (c *Conn) CanSwitch(ctx context.Context, images ...string) error {
-	conf, err := readLockConf(c.library.definitions)
+func (ls *leases) CanSwitch(ctx context.Context, images ...string) error {
+	conf, err := readLockConf(ls.library.definitions)
 	if err != nil {
 		return err
 	}
@@ -39,69 +38,47 @@ func (c *Conn) CanSwitch(ctx context.Context, images ...string) error {
 		return nil
 	}
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "unix", c.virtlockdSocket())
+	conn, err := dialer.DialContext(ctx, "unix", ls.socket)
 	if err != nil {
 		return fmt.Errorf("%w: virtlockd, which has the leases of its guests (lock_manager in qemu.conf), does not answer: %w", hv.ErrUnsupported, err)
 	}
 	return conn.Close()
 }
 
-// Resume resumes a paused domain.
-func (c *Conn) Resume(ctx context.Context, id string) error {
-	resume := func() error {
-		return c.inWindow(ctx, "resume", id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
-			return lv.DomainResume(dom)
-		})
-	}
-	err := resume()
-	if said(err, golibvirt.ErrResourceBusy) {
-		err = c.resumeWithLeases(ctx, id, err, resume)
-	}
-	if err == nil || !said(err, golibvirt.ErrOperationInvalid) || errors.Is(err, hv.ErrNotActive) {
-		return err
-	}
-	// libvirt refuses a running domain with the error of every other refusal.
-	dom, readErr := c.Domain(ctx, id)
-	if readErr == nil && dom.State == hv.StateRunning {
-		return nil
-	}
-	return err
-}
-
 // resumeWithLeases resumes a suspended domain after libvirt refused that because a lease of the
 // domain is taken. A suspended domain must have none of the leases that libvirt takes at the
 // resume.
-func (c *Conn) resumeWithLeases(ctx context.Context, id string, refused error, resume func() error) error {
-	conf, err := readLockConf(c.library.definitions)
+func (ls *leases) resumeWithLeases(ctx context.Context, id string, refused error, resume func() error) error {
+	conf, err := readLockConf(ls.library.definitions)
 	if err != nil {
 		return errors.Join(refused, err)
 	}
 	if conf.manager != lockLockd {
 		return refused
 	}
-	state, err := c.RunState(ctx, id)
+	state, err := ls.domains.RunState(ctx, id)
 	if err != nil {
 		return errors.Join(refused, err)
 	}
 	if state.State != hv.StatePaused { // it needs its leases
 		return refused
 	}
-	leases, err := c.leasesOf(ctx, id, conf)
+	leases, err := ls.leasesOf(ctx, id, conf)
 	if err != nil {
 		return errors.Join(refused, err)
 	}
-	return c.takingAgain(ctx, id, leases, resume)
+	return ls.takingAgain(ctx, id, leases, resume)
 }
 
 // takingImage makes a call that lets libvirt take the lease of an image for a running domain. It
 // drops the lease first if the process has it already, from an aborted job or a libvirtd that
 // died.
-func (c *Conn) takingImage(ctx context.Context, id string, image hv.Image, do func() error) error {
+func (ls *leases) takingImage(ctx context.Context, id string, image hv.Image, do func() error) error {
 	err := do()
 	if !said(err, golibvirt.ErrResourceBusy) {
 		return err
 	}
-	conf, confErr := readLockConf(c.library.definitions)
+	conf, confErr := readLockConf(ls.library.definitions)
 	if confErr != nil || conf.manager != lockLockd {
 		return err
 	}
@@ -109,14 +86,14 @@ func (c *Conn) takingImage(ctx context.Context, id string, image hv.Image, do fu
 	if l == nil {
 		return err
 	}
-	return c.takingAgain(ctx, id, []lease{*l}, do)
+	return ls.takingAgain(ctx, id, []lease{*l}, do)
 }
 
 // takingAgain drops the process's holds on these leases, and makes a call that lets libvirt take
 // them. If the call fails, it takes them again.
-func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do func() error) error {
+func (ls *leases) takingAgain(ctx context.Context, id string, leases []lease, do func() error) error {
 	ctx = context.WithoutCancel(ctx) // dropped leases must be taken again
-	pid, dropped, err := c.drop(ctx, id, leases, true)
+	pid, dropped, err := ls.drop(ctx, id, leases, true)
 	if err == nil {
 		err = do()
 	}
@@ -124,7 +101,7 @@ func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do fu
 		return err
 	}
 	// virtlockd has no wait, and the call may have exceeded the time limit of the conversation.
-	again, dialErr := dialVirtlockd(ctx, c.virtlockdSocket(), id, pid)
+	again, dialErr := dialVirtlockd(ctx, ls.socket, id, pid)
 	if dialErr != nil {
 		return errors.Join(err, dialErr)
 	}
@@ -132,7 +109,7 @@ func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do fu
 	for _, l := range dropped {
 		var refused *refusedByVirtlockd // libvirt took it before it met another guest's lease
 		if takeErr := again.acquire(l); takeErr != nil && !errors.As(takeErr, &refused) {
-			c.log.Warn("a lease was not taken again", "domain", id, "lease", l.name, "err", takeErr)
+			ls.log.Warn("a lease was not taken again", "domain", id, "lease", l.name, "err", takeErr)
 		}
 	}
 	return err
@@ -140,11 +117,11 @@ func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do fu
 
 // drop drops the process's holds on these leases, one or all, and returns the dropped leases. A
 // lease of a shareable disk may have several holds.
-func (c *Conn) drop(ctx context.Context, id string, leases []lease, all bool) (pid int, dropped []lease, err error) {
-	if pid, _, err = c.onlyProcess(ctx, id); err != nil {
+func (ls *leases) drop(ctx context.Context, id string, leases []lease, all bool) (pid int, dropped []lease, err error) {
+	if pid, _, err = ls.processes.onlyProcess(ctx, id); err != nil {
 		return 0, nil, fmt.Errorf("find the process of domain %s: %w", id, err)
 	}
-	v, err := dialVirtlockd(ctx, c.virtlockdSocket(), id, pid)
+	v, err := dialVirtlockd(ctx, ls.socket, id, pid)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -169,15 +146,15 @@ func (c *Conn) drop(ctx context.Context, id string, leases []lease, all bool) (p
 // leavingNoLease makes a change to the images of a live disk, and then drops the leases of these
 // images that the guest does not need: a suspended guest needs none, and a running guest the lease
 // of the image that it writes to. newTop: the change gives the disk another top image.
-func (c *Conn) leavingNoLease(ctx context.Context, id, target string, newTop bool, do func() error) error {
-	conf, err := readLockConf(c.library.definitions)
+func (ls *leases) leavingNoLease(ctx context.Context, id, target string, newTop bool, do func() error) error {
+	conf, err := readLockConf(ls.library.definitions)
 	if err != nil {
 		return err
 	}
 	if conf.manager != lockLockd || !conf.auto {
 		return do()
 	}
-	before, err := c.Domain(ctx, id)
+	before, err := ls.domains.Domain(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -185,36 +162,30 @@ func (c *Conn) leavingNoLease(ctx context.Context, id, target string, newTop boo
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	after, err := c.Domain(ctx, id)
+	after, err := ls.domains.Domain(ctx, id)
 	if err == nil {
 		if leases := conf.needless(before, after, target, newTop); len(leases) > 0 {
-			_, _, err = c.drop(ctx, id, leases, false)
+			_, _, err = ls.drop(ctx, id, leases, false)
 		}
 	}
 	if err != nil { // the change is made, and Resume and takingImage can handle the lease
-		c.log.Warn("a guest may have a lease that it does not need", "domain", id, "disk", target, "err", err)
+		ls.log.Warn("a guest may have a lease that it does not need", "domain", id, "disk", target, "err", err)
 	}
 	return nil
 }
 
-// virtlockdSocket returns the socket of virtlockd, which libvirt too expects in the directory of
-// its own socket.
-func (c *Conn) virtlockdSocket() string {
-	return filepath.Join(filepath.Dir(c.sockets[0]), "virtlockd-sock")
-}
-
 // leasesOf lists the leases that libvirt takes for a domain at a resume, as far as their names are
 // known.
-func (c *Conn) leasesOf(ctx context.Context, id string, conf lockConf) ([]lease, error) {
-	text, err := c.describedXML(ctx, id, hv.Live)
+func (ls *leases) leasesOf(ctx context.Context, id string, conf lockConf) ([]lease, error) {
+	text, err := ls.domains.describedXML(ctx, id, hv.Live)
 	if err != nil {
 		return nil, fmt.Errorf("read the leases of domain %s: %w", id, err)
 	}
-	known, err := c.poolSourcesIn(ctx, text)
+	known, err := ls.domains.poolSourcesIn(ctx, text)
 	if err != nil {
 		return nil, fmt.Errorf("read the leases of domain %s: %w", id, err)
 	}
-	dom, err := domainxml.ParseDomain(text, known, c.clusters)
+	dom, err := domainxml.ParseDomain(text, known, ls.clusters)
 	if err != nil {
 		return nil, err
 	}

@@ -27,15 +27,15 @@ import (
 const memoryCallTimeout = 6 * time.Hour
 
 // SaveMemory implements hv.Hypervisor.
-func (c *Conn) SaveMemory(ctx context.Context, id, path string) error {
-	if err := c.saveMemory(ctx, id, path); err != nil {
+func (m *memory) SaveMemory(ctx context.Context, id, path string) error {
+	if err := m.saveMemory(ctx, id, path); err != nil {
 		return fmt.Errorf("save memory of domain %s: %w", id, err)
 	}
 	return nil
 }
 
-func (c *Conn) saveMemory(ctx context.Context, id, path string) error {
-	dom, err := c.Domain(ctx, id)
+func (m *memory) saveMemory(ctx context.Context, id, path string) error {
+	dom, err := m.domains.Domain(ctx, id)
 	switch {
 	case err != nil:
 		return err
@@ -56,17 +56,17 @@ func (c *Conn) saveMemory(ctx context.Context, id, path string) error {
 	if err != nil {
 		return err
 	}
-	channels, err := c.saveChannels(ctx, id, past)
+	channels, err := m.saveChannels(ctx, id, past)
 	if err != nil {
 		return err
 	}
-	err = c.modifyByItself(ctx, memoryCallTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err = m.calls.modifyByItself(ctx, memoryCallTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return saveDomain(lv, dom, path, channels, past)
 	})
 	if err != nil {
-		return c.explain(context.WithoutCancel(ctx), id, "", err)
+		return m.calls.explain(context.WithoutCancel(ctx), id, "", err)
 	}
-	if dom, err = c.Domain(context.WithoutCancel(ctx), id); err != nil {
+	if dom, err = m.domains.Domain(context.WithoutCancel(ctx), id); err != nil {
 		return err
 	}
 	if dom.State != hv.StateStopped {
@@ -93,8 +93,8 @@ func pastCache(dir string) (golibvirt.DomainSaveRestoreFlags, error) {
 
 // SavingMemory implements hv.Hypervisor. libvirt shows the save in the state of a domain only if
 // the domain ran before. The save continues when the connection that requested it is closed.
-func (c *Conn) SavingMemory(ctx context.Context, id string) (bool, error) {
-	s, dom, err := c.find(ctx, id)
+func (m *memory) SavingMemory(ctx context.Context, id string) (bool, error) {
+	s, dom, err := m.domains.find(ctx, id)
 	if err != nil {
 		return false, fmt.Errorf("look whether domain %s is being saved: %w", id, err)
 	}
@@ -119,16 +119,16 @@ func (c *Conn) SavingMemory(ctx context.Context, id string) (bool, error) {
 }
 
 // SavedDisks implements hv.Hypervisor.
-func (c *Conn) SavedDisks(ctx context.Context, id, path string) ([]hv.Disk, error) {
-	text, err := c.savedXML(ctx, id, path)
+func (m *memory) SavedDisks(ctx context.Context, id, path string) ([]hv.Disk, error) {
+	text, err := m.savedXML(ctx, id, path)
 	if err != nil {
 		return nil, fmt.Errorf("read saved memory of domain %s: %w", id, err)
 	}
-	known, err := c.poolSourcesIn(ctx, text)
+	known, err := m.domains.poolSourcesIn(ctx, text)
 	if err != nil {
 		return nil, fmt.Errorf("read saved memory of domain %s: %w", id, err)
 	}
-	dom, err := domainxml.ParseDomain(text, known, c.clusters)
+	dom, err := domainxml.ParseDomain(text, known, m.clusters)
 	if err != nil {
 		return nil, fmt.Errorf("read saved memory of domain %s: %w", id, err)
 	}
@@ -137,8 +137,8 @@ func (c *Conn) SavedDisks(ctx context.Context, id, path string) ([]hv.Disk, erro
 
 // savedXML returns the definition in a file of SaveMemory. libvirt refuses a file that it has not
 // marked as finished, or with an unreadable header.
-func (c *Conn) savedXML(ctx context.Context, id, path string) (string, error) {
-	s, err := c.reads()
+func (m *memory) savedXML(ctx context.Context, id, path string) (string, error) {
+	s, err := m.connection.reads()
 	if err != nil {
 		return "", err
 	}
@@ -162,16 +162,16 @@ func (c *Conn) savedXML(ctx context.Context, id, path string) (string, error) {
 }
 
 // RestoreMemory implements hv.Hypervisor.
-func (c *Conn) RestoreMemory(ctx context.Context, id, path string, opts hv.RestoreOptions) error {
-	if err := c.restoreMemory(ctx, id, path, opts); err != nil {
+func (m *memory) RestoreMemory(ctx context.Context, id, path string, opts hv.RestoreOptions) error {
+	if err := m.restoreMemory(ctx, id, path, opts); err != nil {
 		return fmt.Errorf("restore memory of domain %s: %w", id, err)
 	}
 	return nil
 }
 
-func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.RestoreOptions) error {
+func (m *memory) restoreMemory(ctx context.Context, id, path string, opts hv.RestoreOptions) error {
 	// libvirt would make an undefined domain a transient one.
-	dom, err := c.Domain(ctx, id)
+	dom, err := m.domains.Domain(ctx, id)
 	switch {
 	case err != nil:
 		return err
@@ -180,11 +180,11 @@ func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.Resto
 	case dom.State.Active():
 		return hv.ErrActive
 	}
-	saved, err := c.savedXML(ctx, id, path)
+	saved, err := m.savedXML(ctx, id, path)
 	if err != nil {
 		return err
 	}
-	edited, err := restoredXML(saved, opts, c.clusters)
+	edited, err := restoredXML(saved, opts, m.clusters)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.Resto
 	if err != nil {
 		return err
 	}
-	channels, err := c.restoreChannels(ctx)
+	channels, err := m.restoreChannels(ctx)
 	if err != nil {
 		return err
 	}
@@ -200,17 +200,17 @@ func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.Resto
 	if opts.Paused {
 		flag = golibvirt.DomainSavePaused
 	}
-	err = c.modifyByItself(ctx, memoryCallTimeout, id, keptNVRAM, func(lv *golibvirt.Libvirt, _ golibvirt.Domain) error {
+	err = m.calls.modifyByItself(ctx, memoryCallTimeout, id, keptNVRAM, func(lv *golibvirt.Libvirt, _ golibvirt.Domain) error {
 		return restoreDomain(lv, path, edited, channels, flag|past)
 	})
 	if err != nil {
-		if dom, readErr := c.Domain(context.WithoutCancel(ctx), id); readErr == nil && dom.State.Active() &&
+		if dom, readErr := m.domains.Domain(context.WithoutCancel(ctx), id); readErr == nil && dom.State.Active() &&
 			said(err, golibvirt.ErrOperationFailed) { // another program has started it since
 			return fmt.Errorf("%w: %w", hv.ErrActive, err)
 		}
 		return err
 	}
-	return c.verifyRestored(context.WithoutCancel(ctx), id, opts)
+	return m.verifyRestored(context.WithoutCancel(ctx), id, opts)
 }
 
 func restoredXML(saved string, opts hv.RestoreOptions, clusters rbd.Clusters) (string, error) {
@@ -259,8 +259,8 @@ func setStartToken(domain *etree.Element, token string) {
 	}
 }
 
-func (c *Conn) verifyRestored(ctx context.Context, id string, opts hv.RestoreOptions) error {
-	dom, err := c.Domain(ctx, id)
+func (m *memory) verifyRestored(ctx context.Context, id string, opts hv.RestoreOptions) error {
+	dom, err := m.domains.Domain(ctx, id)
 	if err != nil {
 		return err
 	}

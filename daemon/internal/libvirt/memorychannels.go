@@ -30,12 +30,12 @@ var (
 // stream. The process's QEMU counts, which may be older than the installed one.
 //
 // A file on a tmpfs gets no channels: the process of a guest with QEMU 10.0 may end there.
-func (c *Conn) saveChannels(ctx context.Context, id string, past golibvirt.DomainSaveRestoreFlags) (int, error) {
-	channels, err := c.restoreChannels(ctx)
+func (m *memory) saveChannels(ctx context.Context, id string, past golibvirt.DomainSaveRestoreFlags) (int, error) {
+	channels, err := m.restoreChannels(ctx)
 	if err != nil || channels == 0 || past == 0 {
 		return 0, err
 	}
-	qemu, err := c.qemuVersion(ctx, id)
+	qemu, err := m.processes.qemuVersion(ctx, id)
 	if err != nil || qemu.Before(qemuWithChannels) {
 		return 0, err
 	}
@@ -43,8 +43,8 @@ func (c *Conn) saveChannels(ctx context.Context, id string, past golibvirt.Domai
 }
 
 // restoreChannels returns how many channels can read RAM that channels wrote; 0 means none.
-func (c *Conn) restoreChannels(ctx context.Context) (int, error) {
-	s, err := c.reads()
+func (m *memory) restoreChannels(ctx context.Context) (int, error) {
+	s, err := m.connection.reads()
 	if err != nil {
 		return 0, err
 	}

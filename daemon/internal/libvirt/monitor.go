@@ -27,7 +27,7 @@ func (e *refusedByQEMU) Error() string { return "QEMU refuses " + e.Execute + ":
 // monitor lets the process of a domain execute a command, and decodes its result into out, if not
 // nil. libvirt passes both through unread, and marks the domain as tainted until its process ends.
 // Use it only if libvirt has no call.
-func (c *Conn) monitor(ctx context.Context, what, id, target string, cmd command, out any) error {
+func (c *calls) monitor(ctx context.Context, what, id, target string, cmd command, out any) error {
 	text, err := json.Marshal(cmd)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)

@@ -27,7 +27,7 @@ const (
 
 // readNVRAM returns the variables of a UEFI guest, or nil. It follows no link: QEMU may write to
 // the directory.
-func (c *Conn) readNVRAM(domain *etree.Element) ([]byte, error) {
+func (l *library) readNVRAM(domain *etree.Element) ([]byte, error) {
 	_, file, err := domainxml.NVRAMElement(domain)
 	if err != nil || file == "" {
 		return nil, err
@@ -36,11 +36,11 @@ func (c *Conn) readNVRAM(domain *etree.Element) ([]byte, error) {
 	if path.Base(file) != name {
 		return nil, domainxml.LeansOn("%s as its NVRAM, which is in no %s", file, domainxml.NVRAMHome)
 	}
-	dir, err := os.OpenRoot(c.library.nvram())
+	dir, err := os.OpenRoot(l.nvram())
 	if errors.Is(err, fs.ErrNotExist) {
 		// libvirt makes it at the first start of a UEFI guest. The directory above exists since
 		// libvirt's installation.
-		if _, err := os.Stat(c.library.state); err != nil {
+		if _, err := os.Stat(l.state); err != nil {
 			return nil, fmt.Errorf("look for NVRAM where libvirt is said to keep it: %w", err)
 		}
 		return nil, nil
@@ -77,11 +77,11 @@ func readVariables(f *os.File) ([]byte, error) {
 
 // writeNVRAM atomically and durably replaces an NVRAM file. The file gets the directory's owner,
 // which is QEMU's user if libvirt does not change the owner itself.
-func (c *Conn) writeNVRAM(name string, variables []byte) error {
-	if err := os.MkdirAll(c.library.nvram(), 0o755); err != nil {
+func (l *library) writeNVRAM(name string, variables []byte) error {
+	if err := os.MkdirAll(l.nvram(), 0o755); err != nil {
 		return fmt.Errorf("make directory of NVRAM: %w", err)
 	}
-	dir, err := os.OpenRoot(c.library.nvram())
+	dir, err := os.OpenRoot(l.nvram())
 	if err != nil {
 		return fmt.Errorf("open directory of NVRAM: %w", err)
 	}

@@ -18,15 +18,15 @@ import (
 // reads /proc, the evidence to check libvirt's answers against, so it works while libvirtd is
 // down. It looks for the process once, because that takes long with many processes, and guests are
 // paused meanwhile. For images at addresses it queries the process.
-func (c *Conn) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error) {
-	files, err := c.openFiles(ctx, strings.ToLower(id), paths)
+func (ps *guestProcesses) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error) {
+	files, err := ps.openFiles(ctx, strings.ToLower(id), paths)
 	if err != nil {
 		return nil, fmt.Errorf("list what domain %s has open on %s: %w", id, strings.Join(paths, ", "), err)
 	}
 	return files, nil
 }
 
-func (c *Conn) openFiles(ctx context.Context, id string, paths []string) ([]hv.OpenFile, error) {
+func (ps *guestProcesses) openFiles(ctx context.Context, id string, paths []string) ([]hv.OpenFile, error) {
 	var addresses, local []string
 	var wanted []process.Image
 	for _, path := range paths {
@@ -40,7 +40,7 @@ func (c *Conn) openFiles(ctx context.Context, id string, paths []string) ([]hv.O
 		}
 		local, wanted = append(local, path), append(wanted, is)
 	}
-	claims, err := c.claims(ctx, id, wanted)
+	claims, err := ps.claims(ctx, id, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -57,31 +57,31 @@ func (c *Conn) openFiles(ctx context.Context, id string, paths []string) ([]hv.O
 		}
 		pid = p.PID
 	}
-	if err := c.oneIsTrue(ctx, id, claims); err != nil || len(addresses) == 0 {
+	if err := ps.oneIsTrue(ctx, id, claims); err != nil || len(addresses) == 0 {
 		return found, err
 	}
-	nodes, err := c.openNodes(ctx, id, pid, addresses)
+	nodes, err := ps.openNodes(ctx, id, pid, addresses)
 	return append(found, nodes...), err
 }
 
 // oneIsTrue returns nil if the true process is among those that claim to be a domain, ErrNotActive
 // if the domain is off, and ErrNoProcess or ErrUnavailable if its process is not among them or
 // that is unknown.
-func (c *Conn) oneIsTrue(ctx context.Context, id string, claims []process.Claim) error {
+func (ps *guestProcesses) oneIsTrue(ctx context.Context, id string, claims []process.Claim) error {
 	as := func(uid uint32) bool {
 		return slices.ContainsFunc(claims, func(p process.Claim) bool { return p.UID == uid })
 	}
-	if user := c.qemuDefault.Load(); as(0) || user != nil && as(user.UID) {
+	if user := ps.qemuDefault.Load(); as(0) || user != nil && as(user.UID) {
 		return nil
 	}
-	dom, err := c.Domain(ctx, id)
+	dom, err := ps.domains.Domain(ctx, id)
 	switch {
 	case errors.Is(err, hv.ErrNotFound), err == nil && !dom.State.Active():
 		return hv.ErrNotActive
 	case err != nil:
 		return err
 	}
-	user, err := c.qemuUser(ctx, id)
+	user, err := ps.qemuUser(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%w: %w", hv.ErrNoProcess, err)
 	}

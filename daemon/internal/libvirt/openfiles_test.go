@@ -207,7 +207,7 @@ func (unanswered) Claims(context.Context, string, []process.Image) ([]process.Cl
 }
 
 func TestAnInstanceWhoseProcessCannotBeAskedForIsNotOff(t *testing.T) {
-	c := &Conn{processes: unanswered{}}
+	c := New(Config{Processes: unanswered{}})
 	if files, err := c.OpenFiles(t.Context(), openFilesID); !errors.Is(err, hv.ErrUnavailable) || files != nil {
 		t.Errorf("open files: %v, %v, want ErrUnavailable", files, err)
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 // Pools lists the storage pools.
-func (c *Conn) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
-	s, err := c.poolReads(ctx)
+func (ps *pools) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
+	s, err := ps.connection.poolReads(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list pools: %w", err)
 	}
@@ -29,7 +29,7 @@ func (c *Conn) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 	}
 	var found []hv.PoolInfo
 	for _, pool := range pools {
-		info, err := c.poolInfo(ctx, s, pool)
+		info, err := readPool(ctx, s, pool)
 		if errors.Is(err, hv.ErrNotFound) {
 			continue // deleted after the list was made
 		}
@@ -41,7 +41,7 @@ func (c *Conn) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 	return found, nil
 }
 
-func (c *Conn) poolInfo(ctx context.Context, s *session, pool golibvirt.StoragePool) (*hv.PoolInfo, error) {
+func readPool(ctx context.Context, s *session, pool golibvirt.StoragePool) (*hv.PoolInfo, error) {
 	info := &hv.PoolInfo{Name: pool.Name}
 	doc, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 		state, capacity, _, available, err := lv.StoragePoolGetInfo(pool)
@@ -66,14 +66,14 @@ func (c *Conn) poolInfo(ctx context.Context, s *session, pool golibvirt.StorageP
 	return info, nil
 }
 
-func (c *Conn) activePool(ctx context.Context, s *session, name string) (golibvirt.StoragePool, *hv.PoolInfo, error) {
+func activePool(ctx context.Context, s *session, name string) (golibvirt.StoragePool, *hv.PoolInfo, error) {
 	pool, err := call(ctx, s, func(lv *golibvirt.Libvirt) (golibvirt.StoragePool, error) {
 		return lv.StoragePoolLookupByName(name)
 	})
 	if err != nil {
 		return pool, nil, err
 	}
-	info, err := c.poolInfo(ctx, s, pool)
+	info, err := readPool(ctx, s, pool)
 	if err == nil && !info.Active {
 		err = fmt.Errorf("%w: the pool is not active", hv.ErrNotFound)
 	}
@@ -81,10 +81,10 @@ func (c *Conn) activePool(ctx context.Context, s *session, name string) (golibvi
 }
 
 // CreateVolume makes a pool volume of exactly sizeBytes.
-func (c *Conn) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error) {
+func (ps *pools) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error) {
 	var v *hv.PoolVolume
-	err := c.changePool(ctx, pool, func(ctx context.Context, s *session) (err error) {
-		v, err = c.createVolume(ctx, s, pool, name, format, sizeBytes, backing)
+	err := ps.changePool(ctx, pool, func(ctx context.Context, s *session) (err error) {
+		v, err = createVolume(ctx, s, pool, name, format, sizeBytes, backing)
 		return err
 	})
 	if err != nil {
@@ -93,8 +93,8 @@ func (c *Conn) CreateVolume(ctx context.Context, pool, name, format string, size
 	return v, nil
 }
 
-func (c *Conn) createVolume(ctx context.Context, s *session, poolName, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error) {
-	pool, info, err := c.activePool(ctx, s, poolName)
+func createVolume(ctx context.Context, s *session, poolName, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error) {
+	pool, info, err := activePool(ctx, s, poolName)
 	if err != nil {
 		return nil, err
 	}
@@ -108,13 +108,13 @@ func (c *Conn) createVolume(ctx context.Context, s *session, poolName, name, for
 	if err != nil {
 		return nil, err
 	}
-	v, err := c.volume(ctx, s, vol)
+	v, err := readVolume(ctx, s, vol)
 	if err != nil || v.CapacityBytes == sizeBytes {
 		return v, err
 	}
 	// The caller has not called RoundedBytes, or the pool's type does not show its rounding.
 	err = fmt.Errorf("%w: the pool makes it %d bytes instead of %d", hv.ErrUnsupported, v.CapacityBytes, sizeBytes)
-	return nil, errors.Join(err, c.deleteVolume(ctx, s, vol))
+	return nil, errors.Join(err, deleteVolume(ctx, s, vol))
 }
 
 // extentProbe is the volume that shows the size of a pool's extents. If a killed daemon leaves
@@ -123,14 +123,14 @@ const extentProbe = "volferry-extent"
 
 // RoundedBytes implements hv.Hypervisor. libvirt does not report the extent size of a pool. Pools
 // of type disk, zfs and others make a volume of the requested size, or refuse.
-func (c *Conn) RoundedBytes(ctx context.Context, poolName string, sizeBytes int64) (int64, error) {
+func (ps *pools) RoundedBytes(ctx context.Context, poolName string, sizeBytes int64) (int64, error) {
 	rounded := sizeBytes
-	err := c.changePool(ctx, poolName, func(ctx context.Context, s *session) error {
-		pool, info, err := c.activePool(ctx, s, poolName)
+	err := ps.changePool(ctx, poolName, func(ctx context.Context, s *session) error {
+		pool, info, err := activePool(ctx, s, poolName)
 		if err != nil || info.Type != "logical" {
 			return err
 		}
-		extent, err := c.extentBytes(ctx, s, pool)
+		extent, err := extentBytes(ctx, s, pool)
 		if err == nil && extent <= 0 {
 			err = fmt.Errorf("%w: the pool makes volumes of %d bytes", hv.ErrUnsupported, extent)
 		}
@@ -147,7 +147,7 @@ func (c *Conn) RoundedBytes(ctx context.Context, poolName string, sizeBytes int6
 }
 
 // extentBytes returns the size of the smallest volume of a pool of logical volumes.
-func (c *Conn) extentBytes(ctx context.Context, s *session, pool golibvirt.StoragePool) (int64, error) {
+func extentBytes(ctx context.Context, s *session, pool golibvirt.StoragePool) (int64, error) {
 	doc, err := volumeXML("logical", extentProbe, "raw", 1, nil)
 	if err != nil {
 		return 0, err
@@ -156,13 +156,13 @@ func (c *Conn) extentBytes(ctx context.Context, s *session, pool golibvirt.Stora
 		return lv.StorageVolCreateXML(pool, doc, 0)
 	})
 	if said(err, golibvirt.ErrStorageVolExist) {
-		vol, err = c.findVolume(ctx, s, pool.Name, extentProbe)
+		vol, err = findVolume(ctx, s, pool.Name, extentProbe)
 	}
 	if err != nil {
 		return 0, err
 	}
-	v, err := c.volume(ctx, s, vol)
-	if err := errors.Join(err, c.deleteVolume(ctx, s, vol)); err != nil {
+	v, err := readVolume(ctx, s, vol)
+	if err := errors.Join(err, deleteVolume(ctx, s, vol)); err != nil {
 		return 0, err
 	}
 	return v.CapacityBytes, nil
@@ -200,14 +200,14 @@ func volumeXML(poolType, name, format string, sizeBytes int64, backing []hv.Imag
 }
 
 // LookupVolume finds a pool volume by name, after a refresh of the pool.
-func (c *Conn) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error) {
+func (ps *pools) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error) {
 	found := make(chan *hv.PoolVolume, 1)
-	err := c.askPool(ctx, pool, func(ctx context.Context, s *session) error {
-		vol, err := c.findVolume(ctx, s, pool, name)
+	err := ps.askPool(ctx, pool, func(ctx context.Context, s *session) error {
+		vol, err := findVolume(ctx, s, pool, name)
 		if err != nil {
 			return err
 		}
-		v, err := c.volume(ctx, s, vol)
+		v, err := readVolume(ctx, s, vol)
 		found <- v
 		return err
 	})
@@ -219,12 +219,12 @@ func (c *Conn) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVol
 
 // VolumeAt finds the pool of a volume by its path. For an unknown path it first refreshes the
 // active device pools above the path: other programs make volumes too.
-func (c *Conn) VolumeAt(ctx context.Context, path string) (string, error) {
-	pool, err := c.poolOf(ctx, path)
+func (ps *pools) VolumeAt(ctx context.Context, path string) (string, error) {
+	pool, err := ps.poolOf(ctx, path)
 	if !errors.Is(err, hv.ErrNotFound) {
 		return pool, err
 	}
-	pools, err := c.Pools(ctx)
+	pools, err := ps.Pools(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -232,15 +232,15 @@ func (c *Conn) VolumeAt(ctx context.Context, path string) (string, error) {
 		if !p.Active || filePools[p.Type] || p.Path == "" || !strings.HasPrefix(path, p.Path+"/") {
 			continue
 		}
-		if err := c.refresh(ctx, p.Name); err != nil && !errors.Is(err, hv.ErrNotFound) {
+		if err := ps.refresh(ctx, p.Name); err != nil && !errors.Is(err, hv.ErrNotFound) {
 			return "", err
 		}
 	}
-	return c.poolOf(ctx, path)
+	return ps.poolOf(ctx, path)
 }
 
-func (c *Conn) poolOf(ctx context.Context, path string) (string, error) {
-	s, err := c.poolReads(ctx)
+func (ps *pools) poolOf(ctx context.Context, path string) (string, error) {
+	s, err := ps.connection.poolReads(ctx)
 	if err != nil {
 		return "", fmt.Errorf("find the pool of %s: %w", path, err)
 	}
@@ -253,9 +253,9 @@ func (c *Conn) poolOf(ctx context.Context, path string) (string, error) {
 	return vol.Pool, nil
 }
 
-func (c *Conn) refresh(ctx context.Context, name string) error {
-	err := c.askPool(ctx, name, func(ctx context.Context, s *session) error {
-		pool, _, err := c.activePool(ctx, s, name)
+func (ps *pools) refresh(ctx context.Context, name string) error {
+	err := ps.askPool(ctx, name, func(ctx context.Context, s *session) error {
+		pool, _, err := activePool(ctx, s, name)
 		if err != nil {
 			return err
 		}
@@ -271,16 +271,16 @@ func (c *Conn) refresh(ctx context.Context, name string) error {
 }
 
 // DeleteVolume durably deletes a pool volume. It returns nil if there is none.
-func (c *Conn) DeleteVolume(ctx context.Context, pool, name string) error {
-	err := c.changePool(ctx, pool, func(ctx context.Context, s *session) error {
-		vol, err := c.findVolume(ctx, s, pool, name)
+func (ps *pools) DeleteVolume(ctx context.Context, pool, name string) error {
+	err := ps.changePool(ctx, pool, func(ctx context.Context, s *session) error {
+		vol, err := findVolume(ctx, s, pool, name)
 		if err == nil {
-			err = c.deleteVolume(ctx, s, vol)
+			err = deleteVolume(ctx, s, vol)
 		}
 		if err != nil && !said(err, golibvirt.ErrNoStorageVol) {
 			return err
 		}
-		return c.syncPool(ctx, s, pool) // also if it was gone: its deleter may have died before the sync
+		return ps.syncPool(ctx, s, pool) // also if it was gone: its deleter may have died before the sync
 	})
 	if err != nil {
 		return fmt.Errorf("delete volume %s of pool %s: %w", name, pool, err)
@@ -290,43 +290,24 @@ func (c *Conn) DeleteVolume(ctx context.Context, pool, name string) error {
 
 // syncPool makes the names in a pool of files durable: libvirt unlinks a file and does not sync
 // its directory, so a deleted volume could reappear after a power cut.
-func (c *Conn) syncPool(ctx context.Context, s *session, name string) error {
-	_, info, err := c.activePool(ctx, s, name)
+func (ps *pools) syncPool(ctx context.Context, s *session, name string) error {
+	_, info, err := activePool(ctx, s, name)
 	if err != nil || !filePools[info.Type] {
 		return err
 	}
-	return c.library.sync(info.Path)
+	return ps.library.sync(info.Path)
 }
 
 // ExtendVolume implements hv.Hypervisor: libvirt cannot grow device volumes; QEMU or Volferry grows
 // files.
-func (*Conn) ExtendVolume(_ context.Context, pool, name string, _ int64) error {
+func (*pools) ExtendVolume(_ context.Context, pool, name string, _ int64) error {
 	return fmt.Errorf("extend volume %s of pool %s: %w", name, pool, hv.ErrUnsupported)
 }
 
-// Connectable implements hv.Hypervisor: volumes of libvirt pools need no connecting.
-func (*Conn) Connectable(context.Context, string) (bool, error) { return false, nil }
-
-// FindDeviceCopy implements hv.Hypervisor: libvirt pools copy nothing.
-func (*Conn) FindDeviceCopy(context.Context, string, string) (*hv.DeviceCopy, error) {
-	return nil, fmt.Errorf("%w: no pool copies by itself", hv.ErrNotFound)
-}
-
-// CopyDevice implements hv.Hypervisor.
-func (*Conn) CopyDevice(context.Context, hv.DeviceCopy, int64, int64) (int64, error) {
-	return 0, fmt.Errorf("%w: pools of libvirt copy nothing", hv.ErrUnsupported)
-}
-
-// ConnectDevice implements hv.Hypervisor.
-func (*Conn) ConnectDevice(context.Context, string) error { return nil }
-
-// DisconnectDevice implements hv.Hypervisor.
-func (*Conn) DisconnectDevice(context.Context, string) error { return nil }
-
 // findVolume first refreshes the pool: libvirt's list may be stale, and other programs make and
 // delete volumes too.
-func (c *Conn) findVolume(ctx context.Context, s *session, poolName, name string) (golibvirt.StorageVol, error) {
-	pool, _, err := c.activePool(ctx, s, poolName)
+func findVolume(ctx context.Context, s *session, poolName, name string) (golibvirt.StorageVol, error) {
+	pool, _, err := activePool(ctx, s, poolName)
 	if err != nil {
 		return golibvirt.StorageVol{}, err
 	}
@@ -338,14 +319,14 @@ func (c *Conn) findVolume(ctx context.Context, s *session, poolName, name string
 	})
 }
 
-func (c *Conn) deleteVolume(ctx context.Context, s *session, vol golibvirt.StorageVol) error {
+func deleteVolume(ctx context.Context, s *session, vol golibvirt.StorageVol) error {
 	_, err := callWithin(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (none, error) {
 		return none{}, lv.StorageVolDelete(vol, golibvirt.StorageVolDeleteNormal)
 	})
 	return err
 }
 
-func (c *Conn) volume(ctx context.Context, s *session, vol golibvirt.StorageVol) (*hv.PoolVolume, error) {
+func readVolume(ctx context.Context, s *session, vol golibvirt.StorageVol) (*hv.PoolVolume, error) {
 	doc, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 		return lv.StorageVolGetXMLDesc(vol, 0)
 	})

@@ -17,7 +17,7 @@ import (
 
 // poolSourcesIn looks up the pool sources in descriptions of a domain. It returns ErrUnavailable
 // if a pool does not answer.
-func (c *Conn) poolSourcesIn(ctx context.Context, docs ...string) (domainxml.PoolSources, error) {
+func (ds *domains) poolSourcesIn(ctx context.Context, docs ...string) (domainxml.PoolSources, error) {
 	known := domainxml.PoolSources{}
 	for _, doc := range docs {
 		if !strings.Contains(doc, "type='volume'") { // few have one
@@ -34,7 +34,7 @@ func (c *Conn) poolSourcesIn(ctx context.Context, docs ...string) (domainxml.Poo
 				return
 			}
 			var img hv.Image
-			if img, err = c.poolImage(ctx, name); err == nil {
+			if img, err = ds.poolImage(ctx, name); err == nil {
 				known[name] = img
 			} else if !errors.Is(err, hv.ErrUnavailable) { // libvirt has none
 				err = nil
@@ -49,8 +49,8 @@ func (c *Conn) poolSourcesIn(ctx context.Context, docs ...string) (domainxml.Poo
 
 // poolImage returns the image of a pool volume, from libvirt's present list of the pool. Except
 // for ErrUnavailable, an error means that the pool has no such volume with a path on this host.
-func (c *Conn) poolImage(ctx context.Context, name domainxml.PoolSource) (hv.Image, error) {
-	s, err := c.poolReads(ctx)
+func (ds *domains) poolImage(ctx context.Context, name domainxml.PoolSource) (hv.Image, error) {
+	s, err := ds.connection.poolReads(ctx)
 	if err != nil {
 		return hv.Image{}, err
 	}

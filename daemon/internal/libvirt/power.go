@@ -13,11 +13,40 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
+// Suspend pauses a running domain. libvirt accepts it for a paused domain.
+func (p *power) Suspend(ctx context.Context, id string) error {
+	return p.calls.inWindow(ctx, "suspend", id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return lv.DomainSuspend(dom)
+	})
+}
+
+// Resume resumes a paused domain.
+func (p *power) Resume(ctx context.Context, id string) error {
+	resume := func() error {
+		return p.calls.inWindow(ctx, "resume", id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+			return lv.DomainResume(dom)
+		})
+	}
+	err := resume()
+	if said(err, golibvirt.ErrResourceBusy) {
+		err = p.leases.resumeWithLeases(ctx, id, err, resume)
+	}
+	if err == nil || !said(err, golibvirt.ErrOperationInvalid) || errors.Is(err, hv.ErrNotActive) {
+		return err
+	}
+	// libvirt refuses a running domain with the error of every other refusal.
+	dom, readErr := p.domains.Domain(ctx, id)
+	if readErr == nil && dom.State == hv.StateRunning {
+		return nil
+	}
+	return err
+}
+
 // PowerOn implements hv.Hypervisor. It may read the RAM of a managed save image, which it removes,
 // and opens all disks, so its duration depends on the storage. It creates the NVRAM of a UEFI
 // guest.
-func (c *Conn) PowerOn(ctx context.Context, id string) error {
-	err := c.modifyByItself(ctx, longCallTimeout, id, keptSaves|keptNVRAM, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+func (p *power) PowerOn(ctx context.Context, id string) error {
+	err := p.calls.modifyByItself(ctx, longCallTimeout, id, keptSaves|keptNVRAM, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainCreate(dom)
 	})
 	if err == nil {
@@ -25,7 +54,7 @@ func (c *Conn) PowerOn(ctx context.Context, id string) error {
 	}
 	// libvirt refuses an active domain with the error of every other refusal.
 	if said(err, golibvirt.ErrOperationInvalid) {
-		if dom, readErr := c.Domain(context.WithoutCancel(ctx), id); readErr == nil && dom.State.Active() {
+		if dom, readErr := p.domains.Domain(context.WithoutCancel(ctx), id); readErr == nil && dom.State.Active() {
 			return nil
 		}
 	}
@@ -38,16 +67,16 @@ const powerOffTimeout = 2 * time.Minute
 
 // PowerOff implements hv.Hypervisor. libvirt sends SIGTERM to the process and then kills it. A
 // process that hangs on its storage does not delay other domains.
-func (c *Conn) PowerOff(ctx context.Context, id string) error {
-	err := c.modifyByItself(ctx, powerOffTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+func (p *power) PowerOff(ctx context.Context, id string) error {
+	err := p.calls.modifyByItself(ctx, powerOffTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainDestroy(dom)
 	})
 	if err == nil {
 		return nil
 	}
-	err = c.changed(ctx, "power off", id, "", err)
+	err = p.calls.changed(ctx, "power off", id, "", err)
 	// libvirt refuses a domain that is off with the error of every other refusal.
-	if dom, readErr := c.Domain(ctx, id); readErr == nil && dom.State == hv.StateStopped {
+	if dom, readErr := p.domains.Domain(ctx, id); readErr == nil && dom.State == hv.StateStopped {
 		return nil
 	}
 	return err
@@ -55,8 +84,8 @@ func (c *Conn) PowerOff(ctx context.Context, id string) error {
 
 // Shutdown implements hv.Hypervisor. By default libvirt would wait for a guest agent that may
 // hang, so it selects the ACPI method.
-func (c *Conn) Shutdown(ctx context.Context, id string) error {
-	err := c.change(ctx, "shut down", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+func (p *power) Shutdown(ctx context.Context, id string) error {
+	err := p.calls.change(ctx, "shut down", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainShutdownFlags(dom, golibvirt.DomainShutdownAcpiPowerBtn)
 	})
 	if errors.Is(err, hv.ErrNotActive) {
@@ -67,8 +96,8 @@ func (c *Conn) Shutdown(ctx context.Context, id string) error {
 
 // RebootGuest implements hv.Hypervisor. The guest shuts down as with Shutdown, and libvirt then
 // resets the machine, in the same process.
-func (c *Conn) RebootGuest(ctx context.Context, id string) error {
-	return c.change(ctx, "reboot", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+func (p *power) RebootGuest(ctx context.Context, id string) error {
+	return p.calls.change(ctx, "reboot", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainReboot(dom, golibvirt.DomainRebootAcpiPowerBtn)
 	})
 }

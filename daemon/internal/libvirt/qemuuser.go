@@ -20,26 +20,26 @@ import (
 const dac = "dac"
 
 // QEMUUser implements hv.Hypervisor.
-func (c *Conn) QEMUUser(ctx context.Context, id string) (hv.ProcessUser, error) {
-	user, err := c.qemuUser(ctx, id)
+func (ps *guestProcesses) QEMUUser(ctx context.Context, id string) (hv.ProcessUser, error) {
+	user, err := ps.qemuUser(ctx, id)
 	if err != nil {
 		return user, fmt.Errorf("find out as which user QEMU runs: %w", err)
 	}
 	return user, nil
 }
 
-func (c *Conn) qemuUser(ctx context.Context, id string) (user hv.ProcessUser, err error) {
-	s, err := c.reads()
+func (ps *guestProcesses) qemuUser(ctx context.Context, id string) (user hv.ProcessUser, err error) {
+	s, err := ps.connection.reads()
 	if err != nil {
 		return user, err
 	}
-	given, err := givesImages(qemuConfBeside(c.library.definitions))
+	given, err := givesImages(qemuConfBeside(ps.library.definitions))
 	if err != nil {
 		return user, err
 	}
 	own := false
 	if id != "" {
-		dom, err := c.lookup(ctx, s, id)
+		dom, err := lookup(ctx, s, id)
 		if err != nil {
 			return user, err
 		}
@@ -56,7 +56,7 @@ func (c *Conn) qemuUser(ctx context.Context, id string) (user hv.ProcessUser, er
 		given = given && relabels
 	}
 	if !own {
-		user, err = c.defaultUser(ctx, s)
+		user, err = ps.defaultUser(ctx, s)
 	}
 	user.Given = given
 	return user, err
@@ -64,14 +64,14 @@ func (c *Conn) qemuUser(ctx context.Context, id string) (user hv.ProcessUser, er
 
 // defaultUser returns the user of domains that name none, which changes only with a restart of
 // libvirtd.
-func (c *Conn) defaultUser(ctx context.Context, s *session) (hv.ProcessUser, error) {
-	if user := c.qemuDefault.Load(); user != nil {
+func (ps *guestProcesses) defaultUser(ctx context.Context, s *session) (hv.ProcessUser, error) {
+	if user := ps.qemuDefault.Load(); user != nil {
 		return *user, nil
 	}
-	return c.learnUser(ctx, s)
+	return ps.learnUser(ctx, s)
 }
 
-func (c *Conn) learnUser(ctx context.Context, s *session) (hv.ProcessUser, error) {
+func (ps *guestProcesses) learnUser(ctx context.Context, s *session) (hv.ProcessUser, error) {
 	caps, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 		return lv.ConnectGetCapabilities()
 	})
@@ -82,7 +82,7 @@ func (c *Conn) learnUser(ctx context.Context, s *session) (hv.ProcessUser, error
 	if err != nil {
 		return user, err
 	}
-	c.qemuDefault.Store(&user)
+	ps.qemuDefault.Store(&user)
 	return user, nil
 }
 

@@ -19,16 +19,16 @@ import (
 // monitor command would taint the domain. But libvirt reports the version of the installed
 // emulator, and /proc shows whether the process was started from that very file, which a package
 // upgrade replaces.
-func (c *Conn) QEMUVersion(ctx context.Context, id string) (hv.Version, error) {
-	v, err := c.qemuVersion(ctx, strings.ToLower(id))
+func (ps *guestProcesses) QEMUVersion(ctx context.Context, id string) (hv.Version, error) {
+	v, err := ps.qemuVersion(ctx, strings.ToLower(id))
 	if err != nil {
 		return hv.Version{}, fmt.Errorf("find the version of QEMU of domain %s: %w", id, err)
 	}
 	return v, nil
 }
 
-func (c *Conn) qemuVersion(ctx context.Context, id string) (none hv.Version, err error) {
-	_, about, err := c.onlyProcess(ctx, id)
+func (ps *guestProcesses) qemuVersion(ctx context.Context, id string) (none hv.Version, err error) {
+	_, about, err := ps.onlyProcess(ctx, id)
 	if errors.Is(err, hv.ErrNoProcess) {
 		return none, nil
 	}
@@ -36,7 +36,7 @@ func (c *Conn) qemuVersion(ctx context.Context, id string) (none hv.Version, err
 		return none, err
 	}
 	// The version first: an upgrade in between then makes it unknown instead of wrong.
-	version, path, err := c.emulator(ctx)
+	version, path, err := ps.emulator(ctx)
 	if err != nil || path == "" {
 		return none, err
 	}
@@ -47,8 +47,8 @@ func (c *Conn) qemuVersion(ctx context.Context, id string) (none hv.Version, err
 	return version, nil
 }
 
-func (c *Conn) emulator(ctx context.Context) (version hv.Version, path string, err error) {
-	s, err := c.reads()
+func (ps *guestProcesses) emulator(ctx context.Context) (version hv.Version, path string, err error) {
+	s, err := ps.connection.reads()
 	if err != nil {
 		return version, "", err
 	}

@@ -21,16 +21,16 @@ var rulesDir = "/etc/apparmor.d/libvirt"
 // process, and then libvirt's rules of that profile. When libvirt (before 12.1.0) writes all
 // rules, at a start or when something is removed from the guest, it writes a "deny" rule for each
 // image below another. For a job it adds rules, and "deny" rules win.
-func (c *Conn) WriteDeniedBy(ctx context.Context, id, path string) (*hv.Rule, error) {
-	rule, err := c.writeDeniedBy(ctx, strings.ToLower(id), path)
+func (ps *guestProcesses) WriteDeniedBy(ctx context.Context, id, path string) (*hv.Rule, error) {
+	rule, err := ps.writeDeniedBy(ctx, strings.ToLower(id), path)
 	if err != nil {
 		return nil, fmt.Errorf("read which rules confine domain %s: %w", id, err)
 	}
 	return rule, nil
 }
 
-func (c *Conn) writeDeniedBy(ctx context.Context, id, path string) (*hv.Rule, error) {
-	_, about, err := c.onlyProcess(ctx, id)
+func (ps *guestProcesses) writeDeniedBy(ctx context.Context, id, path string) (*hv.Rule, error) {
+	_, about, err := ps.onlyProcess(ctx, id)
 	if err != nil || about.Profile == "" {
 		return nil, err
 	}

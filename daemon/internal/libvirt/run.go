@@ -14,6 +14,15 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
+const (
+	heartbeatInterval = 5 * time.Second
+	minBackoff        = 100 * time.Millisecond
+	maxBackoff        = 2 * time.Second
+
+	// readyWithin is how long a first try to connect may delay the daemon's readiness.
+	readyWithin = 5 * time.Second
+)
+
 // Run keeps the connection up until ctx ends, and then returns nil. A libvirtd that is down is no
 // error. Call it once.
 func (c *Conn) Run(ctx context.Context) error {
@@ -71,7 +80,7 @@ func (c *Conn) serve(ctx context.Context, l *link) {
 		}
 	})
 
-	c.watch(ctx, l)
+	watch(ctx, l)
 
 	c.setLink(nil)
 	l.close()
@@ -84,7 +93,7 @@ func (c *Conn) serve(ctx context.Context, l *link) {
 
 // watch returns when the link is lost or ctx ends. go-libvirt sends no keepalives and libvirtd
 // sends none unrequested, so a cheap call serves as heartbeat.
-func (c *Conn) watch(ctx context.Context, l *link) {
+func watch(ctx context.Context, l *link) {
 	heartbeat := time.NewTicker(heartbeatInterval)
 	defer heartbeat.Stop()
 	for {

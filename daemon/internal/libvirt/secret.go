@@ -13,12 +13,12 @@ import (
 )
 
 // Secret returns the value of a secret. libvirt does not return the value of a private secret.
-func (c *Conn) Secret(ctx context.Context, id string) ([]byte, error) {
+func (h *host) Secret(ctx context.Context, id string) ([]byte, error) {
 	u, err := uuid.Parse(id)
 	if err != nil {
 		return nil, fmt.Errorf("read secret %q: %w", id, err)
 	}
-	s, err := c.reads()
+	s, err := h.connection.reads()
 	if err != nil {
 		return nil, err
 	}

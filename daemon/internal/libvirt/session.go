@@ -21,6 +21,11 @@ import (
 // libvirtd.
 const maxInFlight = 4
 
+// longCallTimeout bounds the calls that wait for storage: pivot and abort (which drain and flush),
+// a start, and pool calls. The heartbeat still notices a hung libvirtd within
+// Config.CallTimeout.
+const longCallTimeout = 15 * time.Minute
+
 type session struct {
 	lv    *golibvirt.Libvirt
 	conn  *watchedConn

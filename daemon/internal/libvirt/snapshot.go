@@ -19,8 +19,8 @@ const snapshotFlags = golibvirt.DomainSnapshotCreateDiskOnly | golibvirt.DomainS
 
 // Snapshot puts overlay on top of the live chain. QEMU drains and flushes the previous top image
 // and reopens it read-only before it answers.
-func (c *Conn) Snapshot(ctx context.Context, id, target string, overlay hv.Image) error {
-	dom, err := c.Domain(ctx, id)
+func (ch *chains) Snapshot(ctx context.Context, id, target string, overlay hv.Image) error {
+	dom, err := ch.domains.Domain(ctx, id)
 	if err != nil {
 		return fmt.Errorf("snapshot disk %s: %w", target, err)
 	}
@@ -37,11 +37,11 @@ func (c *Conn) Snapshot(ctx context.Context, id, target string, overlay hv.Image
 	}
 	// QEMU flushes the previous top image, which waits for storage. A definition that named that
 	// image names the overlay afterwards.
-	err = c.takingImage(ctx, id, overlay, func() error {
-		return c.modifyByItself(ctx, longCallTimeout, id, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err = ch.leases.takingImage(ctx, id, overlay, func() error {
+		return ch.calls.modifyByItself(ctx, longCallTimeout, id, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			_, err := lv.DomainSnapshotCreateXML(dom, doc, uint32(snapshotFlags))
 			return err
 		})
 	})
-	return c.changed(ctx, "snapshot", id, target, err)
+	return ch.calls.changed(ctx, "snapshot", id, target, err)
 }

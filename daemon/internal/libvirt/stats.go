@@ -13,12 +13,12 @@ import (
 )
 
 // DiskStats reads the counters of the live disk.
-func (c *Conn) DiskStats(ctx context.Context, id, target string) (*hv.DiskStats, error) {
-	s, err := c.reads()
+func (w *writeLimits) DiskStats(ctx context.Context, id, target string) (*hv.DiskStats, error) {
+	s, err := w.connection.reads()
 	if err != nil {
 		return nil, fmt.Errorf("read statistics of domain %s: %w", id, err)
 	}
-	params, err := onLive(ctx, c, s, "read statistics of", id, target,
+	params, err := onLive(ctx, w.calls, s, "read statistics of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) ([]golibvirt.TypedParam, error) {
 			records, err := lv.ConnectGetAllDomainStats([]golibvirt.Domain{dom}, uint32(golibvirt.DomainStatsBlock), 0)
 			if err != nil || len(records) == 0 {

@@ -11,8 +11,8 @@ import (
 )
 
 // StoredBitmaps implements hv.Hypervisor.
-func (c *Conn) StoredBitmaps(ctx context.Context, id string) ([]hv.StoredBitmap, error) {
-	nodes, err := c.blockNodes(ctx, id)
+func (ch *chains) StoredBitmaps(ctx context.Context, id string) ([]hv.StoredBitmap, error) {
+	nodes, err := ch.calls.blockNodes(ctx, id)
 	if err != nil {
 		return nil, err
 	}

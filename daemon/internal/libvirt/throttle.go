@@ -20,22 +20,22 @@ type byteLimits struct {
 }
 
 // LiveWriteLimit implements hv.Hypervisor.
-func (c *Conn) LiveWriteLimit(ctx context.Context, id, target string) (int64, error) {
-	live, err := c.limits(ctx, id, target)
+func (w *writeLimits) LiveWriteLimit(ctx context.Context, id, target string) (int64, error) {
+	live, err := w.limits(ctx, id, target)
 	return int64(live.write), err //nolint:gosec // libvirt bounds it below 2^63
 }
 
 // PutWriteLimit implements hv.Hypervisor. libvirt sets the three byte limits as one group, so the
 // call also sends the owner's read limit.
-func (c *Conn) PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error {
-	live, err := c.limits(ctx, id, target)
+func (w *writeLimits) PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error {
+	live, err := w.limits(ctx, id, target)
 	if err != nil {
 		return err
 	}
 	if live.total != 0 {
 		return totalLimited(id, target)
 	}
-	return c.putLimits(ctx, id, target, byteLimits{read: live.read, write: uint64(bytesPerSecond)}) //nolint:gosec // not negative
+	return w.putLimits(ctx, id, target, byteLimits{read: live.read, write: uint64(bytesPerSecond)}) //nolint:gosec // not negative
 }
 
 // totalLimited returns the error for a disk with an owner's limit on reads and writes together:
@@ -44,24 +44,24 @@ func totalLimited(id, target string) error {
 	return fmt.Errorf("limit writes of disk %s of domain %s: %w: it has a limit on its total throughput", target, id, hv.ErrUnsupported)
 }
 
-func (c *Conn) putLimits(ctx context.Context, id, target string, to byteLimits) error {
+func (w *writeLimits) putLimits(ctx context.Context, id, target string, to byteLimits) error {
 	params := []golibvirt.TypedParam{
 		{Field: golibvirt.DomainBlockIotuneReadBytesSec, Value: *golibvirt.NewTypedParamValueUllong(to.read)},
 		{Field: golibvirt.DomainBlockIotuneWriteBytesSec, Value: *golibvirt.NewTypedParamValueUllong(to.write)},
 	}
-	return c.change(ctx, "limit writes of", id, target,
+	return w.calls.change(ctx, "limit writes of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainSetBlockIOTune(dom, target, params, uint32(golibvirt.DomainAffectLive))
 		})
 }
 
 // limits reads the limits of the live disk.
-func (c *Conn) limits(ctx context.Context, id, target string) (byteLimits, error) {
-	s, err := c.reads()
+func (w *writeLimits) limits(ctx context.Context, id, target string) (byteLimits, error) {
+	s, err := w.connection.reads()
 	if err != nil {
 		return byteLimits{}, fmt.Errorf("read limits of disk %s of domain %s: %w", target, id, err)
 	}
-	return onLive(ctx, c, s, "read limits of", id, target,
+	return onLive(ctx, w.calls, s, "read limits of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) (byteLimits, error) {
 			// With 0 parameters libvirt would return only their number.
 			params, _, err := lv.DomainGetBlockIOTune(dom, golibvirt.OptString{target}, maxTuneParams, uint32(golibvirt.DomainAffectLive))

@@ -13,16 +13,16 @@ import (
 )
 
 // TopImage implements hv.Hypervisor.
-func (c *Conn) TopImage(ctx context.Context, id, target string) (string, error) {
-	path, err := c.topImage(ctx, id, target)
+func (ds *domains) TopImage(ctx context.Context, id, target string) (string, error) {
+	path, err := ds.topImage(ctx, id, target)
 	if err != nil {
 		return "", fmt.Errorf("read the top image of %s: %w", nameOf(id, target), err)
 	}
 	return path, nil
 }
 
-func (c *Conn) topImage(ctx context.Context, id, target string) (string, error) {
-	s, err := c.reads()
+func (ds *domains) topImage(ctx context.Context, id, target string) (string, error) {
+	s, err := ds.connection.reads()
 	if err != nil {
 		return "", err
 	}
@@ -33,7 +33,7 @@ func (c *Conn) topImage(ctx context.Context, id, target string) (string, error) 
 	if s.silent.has(id) {
 		return "", fmt.Errorf("%w: libvirt has not answered the last question about it yet", hv.ErrUnavailable)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.listedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ds.listedTimeout)
 	defer cancel()
 	xml, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
 		defer s.silent.while(ctx, id)()
@@ -42,11 +42,11 @@ func (c *Conn) topImage(ctx context.Context, id, target string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	known, err := c.poolSourcesIn(ctx, xml)
+	known, err := ds.poolSourcesIn(ctx, xml)
 	if err != nil {
 		return "", err
 	}
-	d, err := domainxml.ParseDomain(xml, known, c.clusters)
+	d, err := domainxml.ParseDomain(xml, known, ds.clusters)
 	if err != nil {
 		return "", err
 	}

@@ -60,8 +60,8 @@ func (d *trackedDisk) has(name string) error {
 // tracked reads a disk and its bitmaps from the process of a domain. Bitmaps are on the node that
 // query-block names; the guest's device writes to it. Before libvirt 9.10 a raw image has a
 // separate format node, later it has not.
-func (c *Conn) tracked(ctx context.Context, what, id, target string) (*trackedDisk, error) {
-	disk, err := c.diskElement(ctx, id, hv.Live, target)
+func (t *tracker) tracked(ctx context.Context, what, id, target string) (*trackedDisk, error) {
+	disk, err := t.domains.diskElement(ctx, id, hv.Live, target)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
 	}
@@ -70,7 +70,7 @@ func (c *Conn) tracked(ctx context.Context, what, id, target string) (*trackedDi
 		alias = e.SelectAttrValue("name", "")
 	}
 	var devices []blockDevice
-	if err := c.monitor(ctx, what, id, target, command{Execute: "query-block"}, &devices); err != nil {
+	if err := t.calls.monitor(ctx, what, id, target, command{Execute: "query-block"}, &devices); err != nil {
 		return nil, err
 	}
 	for _, d := range devices {

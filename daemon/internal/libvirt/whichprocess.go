@@ -20,16 +20,16 @@ import (
 
 // Process implements hv.Hypervisor. A process can falsely claim to be the domain; see Claims of
 // package process. If several do, the true process runs as libvirt's user for the domain.
-func (c *Conn) Process(ctx context.Context, id, target string) (hv.Process, error) {
-	p, err := c.whichProcess(ctx, strings.ToLower(id), target)
+func (ps *guestProcesses) Process(ctx context.Context, id, target string) (hv.Process, error) {
+	p, err := ps.whichProcess(ctx, strings.ToLower(id), target)
 	if err != nil {
 		return hv.Process{}, fmt.Errorf("find the process of domain %s: %w", id, err)
 	}
 	return p, nil
 }
 
-func (c *Conn) whichProcess(ctx context.Context, id, target string) (p hv.Process, err error) {
-	pid, about, err := c.onlyProcess(ctx, id)
+func (ps *guestProcesses) whichProcess(ctx context.Context, id, target string) (p hv.Process, err error) {
+	pid, about, err := ps.onlyProcess(ctx, id)
 	if err != nil {
 		return p, err
 	}
@@ -39,7 +39,7 @@ func (c *Conn) whichProcess(ctx context.Context, id, target string) (p hv.Proces
 	for _, n := range about.Nodes {
 		p.Images = append(p.Images, n.Filename)
 	}
-	disk, err := c.diskElement(ctx, id, hv.Live, target)
+	disk, err := ps.domains.diskElement(ctx, id, hv.Live, target)
 	if errors.Is(err, hv.ErrNotFound) {
 		return p, nil
 	}
@@ -54,21 +54,21 @@ func (c *Conn) whichProcess(ctx context.Context, id, target string) (p hv.Proces
 	return p, nil
 }
 
-func (c *Conn) onlyProcess(ctx context.Context, id string) (pid int, about process.About, err error) {
-	found, err := c.claims(ctx, id, nil)
+func (ps *guestProcesses) onlyProcess(ctx context.Context, id string) (pid int, about process.About, err error) {
+	found, err := ps.claims(ctx, id, nil)
 	if err == nil {
-		err = c.oneIsTrue(ctx, id, found)
+		err = ps.oneIsTrue(ctx, id, found)
 	}
 	if err != nil {
 		return 0, about, err
 	}
-	if found, err = c.trueClaims(ctx, id, found); err != nil {
+	if found, err = ps.trueClaims(ctx, id, found); err != nil {
 		return 0, about, err
 	}
 	if len(found) != 1 {
 		return 0, about, fmt.Errorf("%w: several name its UUID (%s); end those that are no guest of libvirt", hv.ErrNoProcess, claimants(found))
 	}
-	about, err = c.about(ctx, found[0].PID)
+	about, err = ps.about(ctx, found[0].PID)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		err = hv.ErrNotActive // ended since
 	}
@@ -77,11 +77,11 @@ func (c *Conn) onlyProcess(ctx context.Context, id string) (pid int, about proce
 
 // trueClaims removes, from several claims, the claims of other users than the domain's: any user
 // could make these.
-func (c *Conn) trueClaims(ctx context.Context, id string, found []process.Claim) ([]process.Claim, error) {
+func (ps *guestProcesses) trueClaims(ctx context.Context, id string, found []process.Claim) ([]process.Claim, error) {
 	if len(found) == 1 {
 		return found, nil
 	}
-	user, err := c.qemuUser(ctx, id)
+	user, err := ps.qemuUser(ctx, id)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
 		return nil, err

@@ -14,7 +14,7 @@ import (
 
 // onLive makes one call on a domain, or on a live disk of it if target is not empty. what starts
 // the error text.
-func onLive[T any](ctx context.Context, c *Conn, s *session, what, id, target string,
+func onLive[T any](ctx context.Context, c *calls, s *session, what, id, target string,
 	do func(*golibvirt.Libvirt, golibvirt.Domain) (T, error),
 ) (T, error) {
 	where := nameOf(id, target)
@@ -30,11 +30,18 @@ func onLive[T any](ctx context.Context, c *Conn, s *session, what, id, target st
 	return result, nil
 }
 
+// changing is callWithin for a call that may change the files of what.
+func changing[T any](ctx context.Context, l *library, s *session, limit time.Duration, what kept, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
+	value, err := callWithin(ctx, s, limit, do)
+	l.note(what, err)
+	return value, err
+}
+
 // modify makes one changing call, unless ctx has ended. The end of ctx does not interrupt the
 // call, which would take effect later, unnoticed by a caller that has looked in between; the end
 // of the session does. what lists the libvirt files that the call may change.
-func (c *Conn) modify(ctx context.Context, id string, what kept, do domainCall) error {
-	s, err := c.changes()
+func (c *calls) modify(ctx context.Context, id string, what kept, do domainCall) error {
+	s, err := c.connection.changes()
 	if err != nil {
 		return err
 	}
@@ -43,7 +50,7 @@ func (c *Conn) modify(ctx context.Context, id string, what kept, do domainCall) 
 
 type domainCall = func(*golibvirt.Libvirt, golibvirt.Domain) error
 
-func (c *Conn) modifyOn(ctx context.Context, s *session, limit time.Duration, id string, what kept, do domainCall) error {
+func (c *calls) modifyOn(ctx context.Context, s *session, limit time.Duration, id string, what kept, do domainCall) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", hv.ErrUnavailable, context.Cause(ctx))
 	}
@@ -56,17 +63,17 @@ func (c *Conn) modifyOn(ctx context.Context, s *session, limit time.Duration, id
 	return err
 }
 
-func (c *Conn) modifyByItself(ctx context.Context, limit time.Duration, id string, what kept, do domainCall) error {
-	return c.byItself(ctx, func(ctx context.Context, s *session) error { return c.modifyOn(ctx, s, limit, id, what, do) })
+func (c *calls) modifyByItself(ctx context.Context, limit time.Duration, id string, what kept, do domainCall) error {
+	return c.connection.byItself(ctx, func(ctx context.Context, s *session) error { return c.modifyOn(ctx, s, limit, id, what, do) })
 }
 
 // change is modify for a call on a domain's process, or on a live disk of it if target is not
 // empty, that changes no libvirt files.
-func (c *Conn) change(ctx context.Context, what, id, target string, do domainCall) error {
+func (c *calls) change(ctx context.Context, what, id, target string, do domainCall) error {
 	return c.changed(ctx, what, id, target, c.modify(ctx, id, keptNothing, do))
 }
 
-func (c *Conn) changed(ctx context.Context, what, id, target string, err error) error {
+func (c *calls) changed(ctx context.Context, what, id, target string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -74,16 +81,16 @@ func (c *Conn) changed(ctx context.Context, what, id, target string, err error) 
 }
 
 // inWindow is change for a call that begins or ends the pause of a guest.
-func (c *Conn) inWindow(ctx context.Context, what, id string, do domainCall) error {
-	s, err := c.windows()
+func (c *calls) inWindow(ctx context.Context, what, id string, do domainCall) error {
+	s, err := c.connection.windows()
 	if err == nil {
 		err = c.modifyOn(ctx, s, s.callTimeout, id, keptNothing, do)
 	}
 	return c.changed(ctx, what, id, "", err)
 }
 
-func (c *Conn) endJob(ctx context.Context, what, id, target string, changes kept, do domainCall) error {
-	s, err := c.jobEnds()
+func (c *calls) endJob(ctx context.Context, what, id, target string, changes kept, do domainCall) error {
+	s, err := c.connection.jobEnds()
 	if err == nil {
 		err = c.modifyOn(ctx, s, longCallTimeout, id, changes, do)
 	}
@@ -97,21 +104,14 @@ func nameOf(id, target string) string {
 	return "disk " + target + " of domain " + id
 }
 
-// Suspend pauses a running domain. libvirt accepts it for a paused domain.
-func (c *Conn) Suspend(ctx context.Context, id string) error {
-	return c.inWindow(ctx, "suspend", id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
-		return lv.DomainSuspend(dom)
-	})
-}
-
 // explain finds the reason of an ambiguous refusal of a call on a live disk. libvirt answers
 // "invalid argument" for an absent disk and "operation invalid" for a domain that is off, but both
 // also for other reasons.
-func (c *Conn) explain(ctx context.Context, id, target string, err error) error {
+func (c *calls) explain(ctx context.Context, id, target string, err error) error {
 	if !said(err, golibvirt.ErrInvalidArg) && !said(err, golibvirt.ErrOperationInvalid) {
 		return err
 	}
-	dom, readErr := c.Domain(ctx, id)
+	dom, readErr := c.domains.Domain(ctx, id)
 	switch {
 	case readErr != nil:
 		return fmt.Errorf("%w; and then: %w", err, readErr)

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/rbd"
+)
+
+// domains implements hv.Domains, and reads the descriptions of domains for the other types.
+type domains struct {
+	connection *connection
+	clusters   rbd.Clusters
+	// listedTimeout is how long one domain may delay the list of all domains. libvirt keeps a
+	// domain locked while it works on storage that does not answer.
+	listedTimeout time.Duration
+}
+
+// calls makes calls on a domain, or on a live disk of it, and explains libvirt's refusals.
+type calls struct {
+	connection *connection
+	library    *library
+	domains    *domains
+}
+
+// guestProcesses implements hv.Processes.
+type guestProcesses struct {
+	connection *connection
+	library    *library
+	domains    *domains
+	calls      *calls
+	clusters   rbd.Clusters
+	kernel     Processes
+	// qemuDefault is QEMU's default user, nil until libvirt has reported it.
+	qemuDefault atomic.Pointer[hv.ProcessUser]
+}
+
+// leases drops the leases that prevent a change of a guest's images.
+type leases struct {
+	library   *library
+	domains   *domains
+	processes *guestProcesses
+	clusters  rbd.Clusters
+	log       *slog.Logger
+	// socket is virtlockd's, which libvirt too expects in the directory of its own socket.
+	socket string
+}
+
+// definitions implements hv.Definitions.
+type definitions struct {
+	connection *connection
+	library    *library
+	domains    *domains
+	calls      *calls
+	clusters   rbd.Clusters
+}
+
+// plug implements hv.Plug.
+type plug struct {
+	connection *connection
+	library    *library
+	domains    *domains
+	calls      *calls
+	leases     *leases
+	clusters   rbd.Clusters
+}
+
+// chains implements hv.Chains, except CanSwitch; see leases.
+type chains struct {
+	connection *connection
+	library    *library
+	domains    *domains
+	calls      *calls
+	leases     *leases
+	clusters   rbd.Clusters
+}
+
+// blockJobs implements hv.BlockJobs.
+type blockJobs struct {
+	connection *connection
+	calls      *calls
+	leases     *leases
+	clusters   rbd.Clusters
+}
+
+// writeLimits implements hv.WriteLimits.
+type writeLimits struct {
+	connection *connection
+	calls      *calls
+}
+
+// tracker implements hv.DirtyTracker.
+type tracker struct {
+	library *library
+	domains *domains
+	calls   *calls
+	// reading permits one read of a bitmap at a time for each domain.
+	reading gate
+}
+
+// power implements hv.Power.
+type power struct {
+	domains *domains
+	calls   *calls
+	leases  *leases
+}
+
+// memory implements hv.Memory.
+type memory struct {
+	connection *connection
+	domains    *domains
+	calls      *calls
+	processes  *guestProcesses
+	clusters   rbd.Clusters
+}
+
+// pools implements hv.Pools.
+type pools struct {
+	connection *connection
+	library    *library
+	// busy permits one call at a time for each pool.
+	busy gate
+}
+
+// host implements hv.Host, except Up and Events; see connection.
+type host struct {
+	connection *connection
+	library    *library
+	processes  *guestProcesses
+}

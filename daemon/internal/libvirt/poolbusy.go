@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// askPool makes calls that may wait for the storage of a pool and change nothing. If the caller
+// leaves, the call continues until libvirt has answered.
+func (ps *pools) askPool(ctx context.Context, pool string, do func(context.Context, *session) error) error {
+	leave, err := ps.busy.enter(ctx, "pool "+pool)
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer leave()
+		done <- ps.connection.byItself(context.WithoutCancel(ctx), do)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", hv.ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// changePool is askPool for changing calls: if ctx has ended, they are not made, but the end of
+// ctx does not interrupt them; see modify.
+func (ps *pools) changePool(ctx context.Context, pool string, do func(context.Context, *session) error) error {
+	leave, err := ps.busy.enter(ctx, "pool "+pool)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return ps.connection.byItself(ctx, func(ctx context.Context, s *session) error { return do(context.WithoutCancel(ctx), s) })
+}
