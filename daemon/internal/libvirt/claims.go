@@ -49,3 +49,6 @@ func claimants(claims []process.Claim) string {
 	}
 	return strings.Join(named, ", ")
 }
+
+// procDir is a variable for the tests.
+var procDir process.Dir = "/proc"

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/qmp"
 )
 
 type bitmapArgs struct {
@@ -34,7 +35,7 @@ func (t *tracker) StartTracking(ctx context.Context, id, target, name string, un
 	if err := disk.lacks(name); err != nil {
 		return fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
 	}
-	return t.calls.monitor(ctx, what, id, target, command{addBitmap, bitmapArgs{disk.node, name, unitBytes}}, nil)
+	return t.calls.monitor(ctx, what, id, target, qmp.Command{Execute: addBitmap, Arguments: bitmapArgs{disk.node, name, unitBytes}}, nil)
 }
 
 type action struct {
@@ -56,7 +57,7 @@ func (t *tracker) SwapTracking(ctx context.Context, id, target, oldName, newName
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
 	}
-	return t.calls.monitor(ctx, what, id, target, command{"transaction", map[string][]action{"actions": {
+	return t.calls.monitor(ctx, what, id, target, qmp.Command{Execute: "transaction", Arguments: map[string][]action{"actions": {
 		{addBitmap, bitmapArgs{disk.node, newName, unitBytes}},
 		{disableBitmap, bitmapArgs{Node: disk.node, Name: oldName}},
 	}}}, nil)
@@ -87,7 +88,7 @@ func (t *tracker) StopTracking(ctx context.Context, id, target, prefix string) e
 	if err != nil {
 		return err
 	}
-	ours := slices.DeleteFunc(disk.bitmaps, func(b blockBitmap) bool { return !strings.HasPrefix(b.Name, prefix) })
+	ours := slices.DeleteFunc(disk.bitmaps, func(b qmp.Bitmap) bool { return !strings.HasPrefix(b.Name, prefix) })
 	if len(ours) == 0 {
 		return nil
 	}
@@ -96,7 +97,7 @@ func (t *tracker) StopTracking(ctx context.Context, id, target, prefix string) e
 		return err
 	}
 	for _, b := range ours {
-		if err := t.calls.monitor(ctx, what, id, target, command{removeBitmap, bitmapArgs{Node: disk.node, Name: b.Name}}, nil); err != nil {
+		if err := t.calls.monitor(ctx, what, id, target, qmp.Command{Execute: removeBitmap, Arguments: bitmapArgs{Node: disk.node, Name: b.Name}}, nil); err != nil {
 			return err
 		}
 	}

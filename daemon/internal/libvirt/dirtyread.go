@@ -15,6 +15,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/qmp"
 	"github.com/volferry/volferry/daemon/internal/nbd"
 	"github.com/volferry/volferry/internal/retry"
 )
@@ -82,10 +83,10 @@ func (t *tracker) listen(ctx context.Context, what, id, target string) (socket s
 	if err != nil {
 		return "", fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
 	}
-	err = t.calls.monitor(ctx, what, id, target, command{"nbd-server-start", map[string]any{
+	err = t.calls.monitor(ctx, what, id, target, qmp.Command{Execute: "nbd-server-start", Arguments: map[string]any{
 		"addr": map[string]any{"type": "unix", "data": map[string]string{"path": socket}},
 	}}, nil)
-	if refused := (*refusedByQEMU)(nil); errors.As(err, &refused) && strings.Contains(refused.Desc, "already running") {
+	if refused := (*qmp.RefusedError)(nil); errors.As(err, &refused) && strings.Contains(refused.Desc, "already running") {
 		err = fmt.Errorf("%w: %w", hv.ErrBusy, err)
 	}
 	return socket, err
@@ -99,7 +100,7 @@ func (t *tracker) readExported(ctx context.Context, what, id, target string, dis
 	if err != nil {
 		return nil, err
 	}
-	err = t.calls.monitor(ctx, what, id, target, command{"block-export-add", map[string]any{
+	err = t.calls.monitor(ctx, what, id, target, qmp.Command{Execute: "block-export-add", Arguments: map[string]any{
 		"type": "nbd", "id": exportName, "node-name": disk.node, "name": exportName, "bitmaps": []string{name}, "writable": false,
 	}}, nil)
 	if err != nil {
@@ -148,7 +149,7 @@ func (t *tracker) endExports(ctx context.Context, what, id, target string) error
 		if e.ID != exportName {
 			return fmt.Errorf("%s %s: %w: QEMU exports %s for somebody else, perhaps a backup", what, nameOf(id, target), hv.ErrBusy, e.ID)
 		}
-		err := t.calls.monitor(ctx, what, id, target, command{"block-export-del", map[string]string{"id": e.ID, "mode": "hard"}}, nil)
+		err := t.calls.monitor(ctx, what, id, target, qmp.Command{Execute: "block-export-del", Arguments: map[string]string{"id": e.ID, "mode": "hard"}}, nil)
 		if err != nil {
 			return err
 		}
@@ -162,8 +163,8 @@ func (t *tracker) endExports(ctx context.Context, what, id, target string) error
 	if _, err := os.Lstat(socket); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	err = t.calls.monitor(ctx, what, id, target, command{Execute: "nbd-server-stop"}, nil)
-	var refused *refusedByQEMU
+	err = t.calls.monitor(ctx, what, id, target, qmp.Command{Execute: "nbd-server-stop"}, nil)
+	var refused *qmp.RefusedError
 	if errors.As(err, &refused) { // there is no server: an earlier process left the socket
 		return removeSocket(ctx, socket)
 	}
@@ -197,7 +198,7 @@ func (t *tracker) awaitNoExport(ctx context.Context, what, id, target string) er
 }
 
 func (t *tracker) exports(ctx context.Context, what, id, target string) (all []export, err error) {
-	err = t.calls.monitor(ctx, what, id, target, command{Execute: "query-block-exports"}, &all)
+	err = t.calls.monitor(ctx, what, id, target, qmp.Command{Execute: "query-block-exports"}, &all)
 	return all, err
 }
 

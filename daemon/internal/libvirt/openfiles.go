@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/qmp"
 	"github.com/volferry/volferry/daemon/internal/process"
 	"github.com/volferry/volferry/internal/medium"
 )
@@ -89,4 +90,28 @@ func (ps *guestProcesses) oneIsTrue(ctx context.Context, id string, claims []pro
 		return fmt.Errorf("%w: none of user %d names its UUID (%s)", hv.ErrNoProcess, user.UID, claimants(claims))
 	}
 	return nil
+}
+
+// openNodes lists the process's nodes for the images at these addresses, from QEMU's own block
+// graph: a libvirtd that died inside a call, and shows old chains since, does not affect the
+// answer. If /proc has the process but libvirt does not, QEMU cannot be queried, and all addresses
+// count as open for writing.
+func (ps *guestProcesses) openNodes(ctx context.Context, id string, pid int, addresses []string) ([]hv.OpenFile, error) {
+	nodes, err := ps.calls.blockNodes(ctx, id)
+	lost := errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound)
+	if err != nil && !lost {
+		return nil, err
+	}
+	var found []hv.OpenFile
+	for _, address := range addresses {
+		if lost {
+			found = append(found, hv.OpenFile{Path: address, PID: pid, Writable: true})
+			continue
+		}
+		names, writable := qmp.NodesAt(nodes, address, ps.clusters)
+		for _, name := range names {
+			found = append(found, hv.OpenFile{Path: address, PID: pid, Node: name, Writable: writable})
+		}
+	}
+	return found, nil
 }

@@ -3,11 +3,13 @@
 package libvirt
 
 import (
+	"context"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/process"
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
@@ -25,6 +27,13 @@ type calls struct {
 	connection *connection
 	library    *library
 	domains    *domains
+}
+
+// Processes reads what the kernel knows of processes; process.Dir implements it with sufficient
+// privileges.
+type Processes interface {
+	Claims(ctx context.Context, id string, images []process.Image) ([]process.Claim, error)
+	About(ctx context.Context, pid int) (process.About, error)
 }
 
 // guestProcesses implements hv.Processes.

@@ -8,32 +8,15 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/qmp"
 )
-
-type blockBitmap struct {
-	Name       string `json:"name"`
-	Recording  bool   `json:"recording"`
-	Persistent bool   `json:"persistent"`
-	// Inconsistent: QEMU ended without storing the bitmap.
-	Inconsistent bool  `json:"inconsistent"`
-	Granularity  int64 `json:"granularity"`
-	Count        int64 `json:"count"`
-}
-
-type blockDevice struct {
-	QDev     string `json:"qdev"`
-	Inserted *struct {
-		NodeName     string        `json:"node-name"`
-		DirtyBitmaps []blockBitmap `json:"dirty-bitmaps"`
-	} `json:"inserted"`
-}
 
 type trackedDisk struct {
 	node    string
-	bitmaps []blockBitmap
+	bitmaps []qmp.Bitmap
 }
 
-func (d *trackedDisk) bitmap(name string) *blockBitmap {
+func (d *trackedDisk) bitmap(name string) *qmp.Bitmap {
 	for i := range d.bitmaps {
 		if d.bitmaps[i].Name == name {
 			return &d.bitmaps[i]
@@ -69,8 +52,8 @@ func (t *tracker) tracked(ctx context.Context, what, id, target string) (*tracke
 	if e := disk.SelectElement("alias"); e != nil {
 		alias = e.SelectAttrValue("name", "")
 	}
-	var devices []blockDevice
-	if err := t.calls.monitor(ctx, what, id, target, command{Execute: "query-block"}, &devices); err != nil {
+	var devices []qmp.Device
+	if err := t.calls.monitor(ctx, what, id, target, qmp.Command{Execute: "query-block"}, &devices); err != nil {
 		return nil, err
 	}
 	for _, d := range devices {

@@ -1,30 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package qmp
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// graphNode is a node of QEMU's block graph (query-named-block-nodes).
-type graphNode struct {
+// Node is a node of QEMU's block graph (query-named-block-nodes).
+type Node struct {
 	Name     string `json:"node-name"`
 	Driver   string `json:"drv"`
 	File     string `json:"file"`
 	ReadOnly bool   `json:"ro"`
 
-	DirtyBitmaps []blockBitmap `json:"dirty-bitmaps"`
+	DirtyBitmaps []Bitmap `json:"dirty-bitmaps"`
 }
 
 // The drivers of nodes: NBD exports, RBD images, and the format node that libvirt before 9.10 puts
@@ -35,39 +32,10 @@ const (
 	driverRaw = "raw"
 )
 
-// openNodes lists the process's nodes for the images at these addresses, from QEMU's own block
-// graph: a libvirtd that died inside a call, and shows old chains since, does not affect the
-// answer. If /proc has the process but libvirt does not, QEMU cannot be queried, and all addresses
-// count as open for writing.
-func (ps *guestProcesses) openNodes(ctx context.Context, id string, pid int, addresses []string) ([]hv.OpenFile, error) {
-	nodes, err := ps.calls.blockNodes(ctx, id)
-	lost := errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound)
-	if err != nil && !lost {
-		return nil, err
-	}
-	var found []hv.OpenFile
-	for _, address := range addresses {
-		if lost {
-			found = append(found, hv.OpenFile{Path: address, PID: pid, Writable: true})
-			continue
-		}
-		names, writable := nodesAt(nodes, address, ps.clusters)
-		for _, name := range names {
-			found = append(found, hv.OpenFile{Path: address, PID: pid, Node: name, Writable: writable})
-		}
-	}
-	return found, nil
-}
-
-func (c *calls) blockNodes(ctx context.Context, id string) (nodes []graphNode, err error) {
-	err = c.monitor(ctx, "list the block nodes of", id, "", command{"query-named-block-nodes", map[string]bool{"flat": true}}, &nodes)
-	return nodes, err
-}
-
-// nodesAt finds the nodes with their own connection to an address. Whether such a node may write
+// NodesAt finds the nodes with their own connection to an address. Whether such a node may write
 // depends on the format node over it, if any: libvirt opens the lower node with all permissions
 // that a format node could need. So each read-only format node offsets one writable node.
-func nodesAt(nodes []graphNode, address string, clusters rbd.Clusters) (names []string, writable bool) {
+func NodesAt(nodes []Node, address string, clusters rbd.Clusters) (names []string, writable bool) {
 	writers := 0
 	for _, n := range nodes {
 		if n.address(clusters) != address {
@@ -90,7 +58,7 @@ func nodesAt(nodes []graphNode, address string, clusters rbd.Clusters) (names []
 
 // address returns the location path of the network image of a node, or of the node below it, or
 // "".
-func (n *graphNode) address(clusters rbd.Clusters) string {
+func (n *Node) address(clusters rbd.Clusters) string {
 	switch n.Driver {
 	case driverNBD:
 		return n.export()
@@ -104,7 +72,7 @@ func (n *graphNode) address(clusters rbd.Clusters) string {
 			if json.Unmarshal([]byte(options), &over) != nil {
 				return ""
 			}
-			below := graphNode{File: optionsPrefix + string(over.File)}
+			below := Node{File: optionsPrefix + string(over.File)}
 			return cmp.Or(below.image(clusters), exportIn(over.File))
 		}
 		return n.export()
@@ -112,7 +80,7 @@ func (n *graphNode) address(clusters rbd.Clusters) string {
 	return ""
 }
 
-func (n *graphNode) export() string {
+func (n *Node) export() string {
 	// QEMU writes no name for the default export of a server.
 	file := strings.Replace(n.File, "nbd+unix://?", medium.NBDScheme+"?", 1)
 	if server, is := strings.CutPrefix(file, medium.NBDTCPScheme); is && !strings.Contains(server, "/") {
@@ -153,7 +121,7 @@ const optionsPrefix = "json:"
 
 // image returns the address of the RBD image in QEMU's file name of a node. The monitors identify
 // its cluster: no monitor belongs to two clusters.
-func (n *graphNode) image(clusters rbd.Clusters) string {
+func (n *Node) image(clusters rbd.Clusters) string {
 	options, is := strings.CutPrefix(n.File, optionsPrefix)
 	var named map[string]any
 	if !is || json.Unmarshal([]byte(options), &named) != nil || named["driver"] != driverRBD || named["snapshot"] != nil || named["namespace"] != nil {
@@ -176,4 +144,22 @@ func (n *graphNode) image(clusters rbd.Clusters) string {
 			return image.URI()
 		}
 	}
+}
+
+// Path returns the file or device below a format node, or "": for an image that is opened with a
+// key, QEMU writes options instead.
+func (n *Node) Path() string {
+	options, is := strings.CutPrefix(n.File, optionsPrefix)
+	if !is {
+		return n.File
+	}
+	var over struct {
+		File struct {
+			Filename string `json:"filename"`
+		} `json:"file"`
+	}
+	if json.Unmarshal([]byte(options), &over) != nil {
+		return ""
+	}
+	return over.File.Filename
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
+	"github.com/volferry/volferry/daemon/internal/libvirt/qmp"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // BlockCopy starts to mirror the live disk into dst.
@@ -178,4 +180,28 @@ func (j *blockJobs) AbortJob(ctx context.Context, id, target string) error {
 		return nil
 	}
 	return err
+}
+
+// yanked is a node that loses its connection (QEMU's yank).
+type yanked struct {
+	Type string `json:"type"`
+	Node string `json:"node-name"`
+}
+
+// EndConnections implements hv.Hypervisor. libvirt has no call for it; QEMU has one since 6.0
+// (docs/interop/qemu-qmp-ref: yank).
+func (j *blockJobs) EndConnections(ctx context.Context, id, address string) error {
+	nodes, err := j.calls.blockNodes(ctx, id)
+	if err != nil || !medium.IsNBD(address) {
+		return err
+	}
+	names, _ := qmp.NodesAt(nodes, address, j.clusters)
+	var connections []yanked
+	for _, name := range names {
+		connections = append(connections, yanked{Type: "block-node", Node: name})
+	}
+	if len(connections) == 0 {
+		return nil
+	}
+	return j.calls.monitor(ctx, "end the connections to "+address+" of", id, "", qmp.Command{Execute: "yank", Arguments: map[string][]yanked{"instances": connections}}, nil)
 }
