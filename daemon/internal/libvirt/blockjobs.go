@@ -192,7 +192,7 @@ type yanked struct {
 // (docs/interop/qemu-qmp-ref: yank).
 func (j *blockJobs) EndConnections(ctx context.Context, id, address string) error {
 	nodes, err := j.calls.blockNodes(ctx, id)
-	if err != nil || !medium.IsNBD(address) {
+	if err != nil || !medium.Of(address).Severable {
 		return err
 	}
 	names, _ := qmp.NodesAt(nodes, address, j.clusters)

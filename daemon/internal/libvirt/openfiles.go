@@ -31,7 +31,7 @@ func (ps *guestProcesses) openFiles(ctx context.Context, id string, paths []stri
 	var addresses, local []string
 	var wanted []process.Image
 	for _, path := range paths {
-		if medium.IsNetwork(path) {
+		if !medium.Of(path).Witnessed {
 			addresses = append(addresses, path)
 			continue
 		}
