@@ -19,6 +19,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
+	"github.com/volferry/volferry/daemon/internal/libvirt/qemuconf"
 )
 
 // About implements hv.Hypervisor.
@@ -53,11 +54,11 @@ func (h *host) readAbout(ctx context.Context, about *hv.About) error {
 	if about.SecurityModels, err = modelsInCapabilities(caps); err != nil {
 		return err
 	}
-	conf := qemuConfBeside(h.library.definitions)
-	if about.GivesImages, err = givesImages(conf); err != nil {
+	conf := qemuconf.Path(h.library.definitions)
+	if about.GivesImages, err = qemuconf.GivesImages(conf); err != nil {
 		return err
 	}
-	if about.RemembersOwners, err = setting(conf, "remember_owner"); err != nil {
+	if about.RemembersOwners, err = qemuconf.RemembersOwners(conf); err != nil {
 		return err
 	}
 	about.Process = h.daemonProcess(ctx)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
+	"github.com/volferry/volferry/daemon/internal/libvirt/lockd"
 )
 
 // With its lock manager lockd, libvirt drops the leases of a guest's disks when it suspends the
@@ -27,14 +28,14 @@ import (
 
 // CanSwitch implements hv.Hypervisor.
 func (ls *leases) CanSwitch(ctx context.Context, images ...string) error {
-	conf, err := readLockConf(ls.library.definitions)
+	conf, err := lockd.Read(ls.library.definitions)
 	if err != nil {
 		return err
 	}
-	if why := conf.unswitchable(images...); why != "" {
+	if why := conf.Unswitchable(images...); why != "" {
 		return fmt.Errorf("%w: %s", hv.ErrUnsupported, why)
 	}
-	if conf.manager != lockLockd {
+	if !conf.Used() {
 		return nil
 	}
 	var dialer net.Dialer
@@ -49,11 +50,11 @@ func (ls *leases) CanSwitch(ctx context.Context, images ...string) error {
 // domain is taken. A suspended domain must have none of the leases that libvirt takes at the
 // resume.
 func (ls *leases) resumeWithLeases(ctx context.Context, id string, refused error, resume func() error) error {
-	conf, err := readLockConf(ls.library.definitions)
+	conf, err := lockd.Read(ls.library.definitions)
 	if err != nil {
 		return errors.Join(refused, err)
 	}
-	if conf.manager != lockLockd {
+	if !conf.Used() {
 		return refused
 	}
 	state, err := ls.domains.RunState(ctx, id)
@@ -78,20 +79,20 @@ func (ls *leases) takingImage(ctx context.Context, id string, image hv.Image, do
 	if !said(err, golibvirt.ErrResourceBusy) {
 		return err
 	}
-	conf, confErr := readLockConf(ls.library.definitions)
-	if confErr != nil || conf.manager != lockLockd {
+	conf, confErr := lockd.Read(ls.library.definitions)
+	if confErr != nil || !conf.Used() {
 		return err
 	}
-	l := conf.leaseOf(&hv.Disk{Chain: []hv.Image{image}})
+	l := conf.LeaseOf(&hv.Disk{Chain: []hv.Image{image}})
 	if l == nil {
 		return err
 	}
-	return ls.takingAgain(ctx, id, []lease{*l}, do)
+	return ls.takingAgain(ctx, id, []lockd.Lease{*l}, do)
 }
 
 // takingAgain drops the process's holds on these leases, and makes a call that lets libvirt take
 // them. If the call fails, it takes them again.
-func (ls *leases) takingAgain(ctx context.Context, id string, leases []lease, do func() error) error {
+func (ls *leases) takingAgain(ctx context.Context, id string, leases []lockd.Lease, do func() error) error {
 	ctx = context.WithoutCancel(ctx) // dropped leases must be taken again
 	pid, dropped, err := ls.drop(ctx, id, leases, true)
 	if err == nil {
@@ -101,15 +102,15 @@ func (ls *leases) takingAgain(ctx context.Context, id string, leases []lease, do
 		return err
 	}
 	// virtlockd has no wait, and the call may have exceeded the time limit of the conversation.
-	again, dialErr := dialVirtlockd(ctx, ls.socket, id, pid)
+	again, dialErr := lockd.Dial(ctx, ls.socket, id, pid)
 	if dialErr != nil {
 		return errors.Join(err, dialErr)
 	}
-	defer again.close()
+	defer again.Close()
 	for _, l := range dropped {
-		var refused *refusedByVirtlockd // libvirt took it before it met another guest's lease
-		if takeErr := again.acquire(l); takeErr != nil && !errors.As(takeErr, &refused) {
-			ls.log.Warn("a lease was not taken again", "domain", id, "lease", l.name, "err", takeErr)
+		var refused *lockd.RefusedError // libvirt took it before it met another guest's lease
+		if takeErr := again.Acquire(l); takeErr != nil && !errors.As(takeErr, &refused) {
+			ls.log.Warn("a lease was not taken again", "domain", id, "lease", l.Name, "err", takeErr)
 		}
 	}
 	return err
@@ -117,27 +118,27 @@ func (ls *leases) takingAgain(ctx context.Context, id string, leases []lease, do
 
 // drop drops the process's holds on these leases, one or all, and returns the dropped leases. A
 // lease of a shareable disk may have several holds.
-func (ls *leases) drop(ctx context.Context, id string, leases []lease, all bool) (pid int, dropped []lease, err error) {
+func (ls *leases) drop(ctx context.Context, id string, leases []lockd.Lease, all bool) (pid int, dropped []lockd.Lease, err error) {
 	if pid, _, err = ls.processes.onlyProcess(ctx, id); err != nil {
 		return 0, nil, fmt.Errorf("find the process of domain %s: %w", id, err)
 	}
-	v, err := dialVirtlockd(ctx, ls.socket, id, pid)
+	v, err := lockd.Dial(ctx, ls.socket, id, pid)
 	if err != nil {
 		return 0, nil, err
 	}
-	defer v.close()
+	defer v.Close()
 	for _, l := range leases {
-		err = v.release(l)
-		for err == nil && l.shared && all {
+		err = v.Release(l)
+		for err == nil && l.Shared && all {
 			dropped = append(dropped, l)
-			err = v.release(l)
+			err = v.Release(l)
 		}
-		var refused *refusedByVirtlockd
+		var refused *lockd.RefusedError
 		switch {
 		case err == nil:
 			dropped = append(dropped, l)
 		case !errors.As(err, &refused): // a refusal: the process does not have it
-			return pid, dropped, fmt.Errorf("drop the lease of %s: %w", l.name, err)
+			return pid, dropped, fmt.Errorf("drop the lease of %s: %w", l.Name, err)
 		}
 	}
 	return pid, dropped, nil
@@ -147,11 +148,11 @@ func (ls *leases) drop(ctx context.Context, id string, leases []lease, all bool)
 // images that the guest does not need: a suspended guest needs none, and a running guest the lease
 // of the image that it writes to. newTop: the change gives the disk another top image.
 func (ls *leases) leavingNoLease(ctx context.Context, id, target string, newTop bool, do func() error) error {
-	conf, err := readLockConf(ls.library.definitions)
+	conf, err := lockd.Read(ls.library.definitions)
 	if err != nil {
 		return err
 	}
-	if conf.manager != lockLockd || !conf.auto {
+	if !conf.Used() || !conf.Auto {
 		return do()
 	}
 	before, err := ls.domains.Domain(ctx, id)
@@ -164,7 +165,7 @@ func (ls *leases) leavingNoLease(ctx context.Context, id, target string, newTop 
 	ctx = context.WithoutCancel(ctx)
 	after, err := ls.domains.Domain(ctx, id)
 	if err == nil {
-		if leases := conf.needless(before, after, target, newTop); len(leases) > 0 {
+		if leases := conf.Needless(before, after, target, newTop); len(leases) > 0 {
 			_, _, err = ls.drop(ctx, id, leases, false)
 		}
 	}
@@ -176,7 +177,7 @@ func (ls *leases) leavingNoLease(ctx context.Context, id, target string, newTop 
 
 // leasesOf lists the leases that libvirt takes for a domain at a resume, as far as their names are
 // known.
-func (ls *leases) leasesOf(ctx context.Context, id string, conf lockConf) ([]lease, error) {
+func (ls *leases) leasesOf(ctx context.Context, id string, conf lockd.Settings) ([]lockd.Lease, error) {
 	text, err := ls.domains.describedXML(ctx, id, hv.Live)
 	if err != nil {
 		return nil, fmt.Errorf("read the leases of domain %s: %w", id, err)
@@ -193,16 +194,16 @@ func (ls *leases) leasesOf(ctx context.Context, id string, conf lockConf) ([]lea
 	if err := doc.ReadFromString(text); err != nil {
 		return nil, fmt.Errorf("parse domain XML: %w", err)
 	}
-	var leases []lease
+	var leases []lockd.Lease
 	for _, l := range doc.FindElements("/domain/devices/lease") {
 		if target := l.SelectElement("target"); target != nil {
-			leases = append(leases, lease{
-				lockspace: target.SelectAttrValue("path", "") + "/" + domainxml.TextIn(l, "lockspace"), name: domainxml.TextIn(l, "key"),
+			leases = append(leases, lockd.Lease{
+				Lockspace: target.SelectAttrValue("path", "") + "/" + domainxml.TextIn(l, "lockspace"), Name: domainxml.TextIn(l, "key"),
 			})
 		}
 	}
 	for i := range dom.Disks {
-		if l := conf.leaseOf(&dom.Disks[i]); l != nil {
+		if l := conf.LeaseOf(&dom.Disks[i]); l != nil {
 			leases = append(leases, *l)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
+	"github.com/volferry/volferry/daemon/internal/libvirt/qemuconf"
 )
 
 // dac is libvirt's name for confinement by user and group.
@@ -33,7 +34,7 @@ func (ps *guestProcesses) qemuUser(ctx context.Context, id string) (user hv.Proc
 	if err != nil {
 		return user, err
 	}
-	given, err := givesImages(qemuConfBeside(ps.library.definitions))
+	given, err := qemuconf.GivesImages(qemuconf.Path(ps.library.definitions))
 	if err != nil {
 		return user, err
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package lockd
 
 import (
 	"os"
@@ -20,7 +20,7 @@ func TestALeaseThatAGuestMayNeedIsNotDropped(t *testing.T) {
 	domain := func(state hv.State, chain ...hv.Image) *hv.Domain {
 		return &hv.Domain{State: state, Live: []hv.Disk{{Target: "vda", Chain: chain}}}
 	}
-	conf := lockConf{manager: lockLockd, auto: true}
+	conf := Settings{manager: lockLockd, Auto: true}
 	src, dst := image("/src"), image("/dst")
 	for name, c := range map[string]struct {
 		before, after *hv.Domain
@@ -35,8 +35,8 @@ func TestALeaseThatAGuestMayNeedIsNotDropped(t *testing.T) {
 		"an abort, asleep":    {domain(hv.StateOther, dst, src), domain(hv.StateOther, dst, src), false, []string{"/src"}},
 	} {
 		var got []string
-		for _, l := range conf.needless(c.before, c.after, "vda", c.newTop) {
-			got = append(got, l.name)
+		for _, l := range conf.Needless(c.before, c.after, "vda", c.newTop) {
+			got = append(got, l.Name)
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: dropped (-want +got):\n%s", name, diff)
@@ -53,8 +53,8 @@ func TestTheLockManagerIsReadAsLibvirtReadsIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lockd := lockConf{manager: "lockd", auto: true, files: "/leases #1"}
-	for text, want := range map[string]lockConf{
+	lockd := Settings{manager: "lockd", Auto: true, files: "/leases #1"}
+	for text, want := range map[string]Settings{
 		"":                                        {},
 		"#lock_manager = \"lockd\"\n":             {},
 		"lock_manager = \"nop\"\n":                {},
@@ -66,22 +66,22 @@ func TestTheLockManagerIsReadAsLibvirtReadsIt(t *testing.T) {
 	} {
 		write("qemu.conf", text)
 		write("qemu-lockd.conf", "auto_disk_leases = 1 # the default\nfile_lockspace_dir = '/leases #1' # on NFS\n")
-		got, err := readLockConf(filepath.Join(dir, "qemu"))
+		got, err := Read(filepath.Join(dir, "qemu"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(lockConf{})); diff != "" {
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Settings{})); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
 		}
 	}
-	if why := (lockConf{manager: "sanlock"}).unswitchable("/images/a.raw"); !strings.Contains(why, "sanlock") {
+	if why := (Settings{manager: "sanlock"}).Unswitchable("/images/a.raw"); !strings.Contains(why, "sanlock") {
 		t.Errorf("sanlock: %q", why)
 	}
-	if why := lockd.unswitchable("/images/a.raw", "/dev/vg/a"); why != "" {
+	if why := lockd.Unswitchable("/images/a.raw", "/dev/vg/a"); why != "" {
 		t.Errorf("lockd: %q", why)
 	}
 	lockd.luns = "/leases/scsi"
-	if why := lockd.unswitchable("/images/a.raw", "/dev/vg/a"); !strings.Contains(why, "scsi_lockspace_dir") {
+	if why := lockd.Unswitchable("/images/a.raw", "/dev/vg/a"); !strings.Contains(why, "scsi_lockspace_dir") {
 		t.Errorf("lockd with leases of LUNs: %q", why)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package lockd
 
 import (
 	"crypto/sha256"
@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/qemuconf"
 )
 
 // The lock managers of libvirt's QEMU driver (lock_manager in qemu.conf).
@@ -19,77 +20,82 @@ const (
 	lockLockd   = "lockd"
 )
 
-type lockConf struct {
+// Settings are the settings of libvirt's locks on images.
+type Settings struct {
 	manager string
-	// auto: disk images have leases, in addition to a definition's <lease> elements. required: a
+	// Auto: disk images have leases, in addition to a definition's <lease> elements. required: a
 	// guest without leases is refused.
-	auto, required bool
+	Auto, required bool
 	// files is the lockspace of image files, empty for leases on the images themselves. volumes
 	// and luns are the lockspaces of logical volumes and SCSI devices.
 	files, volumes, luns string
 }
 
-func readLockConf(definitions string) (lockConf, error) {
-	qemu, err := readConf(qemuConfBeside(definitions))
+// Read reads the settings that belong to a directory of definitions.
+func Read(definitions string) (Settings, error) {
+	qemu, err := qemuconf.Read(qemuconf.Path(definitions))
 	if err != nil {
-		return lockConf{}, err
+		return Settings{}, err
 	}
-	c := lockConf{manager: qemu["lock_manager"]}
+	c := Settings{manager: qemu["lock_manager"]}
 	if c.manager == lockNothing {
 		c.manager = ""
 	}
-	if c.manager != lockLockd {
+	if !c.Used() {
 		return c, nil
 	}
-	lockd, err := readConf(filepath.Join(filepath.Dir(definitions), "qemu-lockd.conf"))
+	lockd, err := qemuconf.Read(filepath.Join(filepath.Dir(definitions), "qemu-lockd.conf"))
 	if err != nil {
-		return lockConf{}, err
+		return Settings{}, err
 	}
-	c.auto = on(lockd, "auto_disk_leases", true)
-	c.required = on(lockd, "require_lease_for_disks", !c.auto)
+	c.Auto = lockd.On("auto_disk_leases", true)
+	c.required = lockd.On("require_lease_for_disks", !c.Auto)
 	c.files, c.volumes, c.luns = lockd["file_lockspace_dir"], lockd["lvm_lockspace_dir"], lockd["scsi_lockspace_dir"]
 	return c, nil
 }
 
-// unswitchable returns why libvirt would not resume a guest with its disk on one of these images.
+// Used reports whether libvirt locks images with lockd.
+func (c Settings) Used() bool { return c.manager == lockLockd }
+
+// Unswitchable returns why libvirt would not resume a guest with its disk on one of these images.
 // It is empty if a running guest may be switched to them.
-func (c lockConf) unswitchable(images ...string) string {
+func (c Settings) Unswitchable(images ...string) string {
 	switch {
 	case c.manager == "":
 		return ""
-	case c.manager != lockLockd:
+	case !c.Used():
 		return fmt.Sprintf("libvirt locks images with %s (lock_manager in qemu.conf), with which nobody knows whether a guest can be resumed on another image", c.manager)
-	case !c.auto && c.required:
+	case !c.Auto && c.required:
 		return "libvirt has leases only for what a definition names (auto_disk_leases in qemu-lockd.conf is 0), and refuses a guest another image without one (require_lease_for_disks)"
 	}
 	for _, path := range images {
-		if c.auto && strings.HasPrefix(path, "/dev") && (c.volumes != "" || c.luns != "") {
+		if c.Auto && strings.HasPrefix(path, "/dev") && (c.volumes != "" || c.luns != "") {
 			return "libvirt locks devices by their LVM or SCSI identity (lvm_lockspace_dir, scsi_lockspace_dir in qemu-lockd.conf), and Volferry does not know the leases of such"
 		}
 	}
 	return ""
 }
 
-// leaseOf returns the lease of a disk, nil if it has none or the lease's name is unknown.
-func (c lockConf) leaseOf(disk *hv.Disk) *lease {
+// LeaseOf returns the lease of a disk, nil if it has none or the lease's name is unknown.
+func (c Settings) LeaseOf(disk *hv.Disk) *Lease {
 	top := disk.Top()
-	if !c.auto || disk.ReadOnly || top.Path == "" || top.Type != hv.SourceFile && top.Type != hv.SourceBlock ||
+	if !c.Auto || disk.ReadOnly || top.Path == "" || top.Type != hv.SourceFile && top.Type != hv.SourceBlock ||
 		strings.HasPrefix(top.Path, "/dev") && (c.volumes != "" || c.luns != "") {
 		return nil
 	}
-	l := &lease{name: top.Path, shared: disk.Shareable}
+	l := &Lease{Name: top.Path, Shared: disk.Shareable}
 	if c.files != "" {
 		sum := sha256.Sum256([]byte(top.Path))
-		l.lockspace, l.name, l.autoCreate = c.files, hex.EncodeToString(sum[:]), true
+		l.Lockspace, l.Name, l.AutoCreate = c.files, hex.EncodeToString(sum[:]), true
 	}
 	return l
 }
 
-// needless lists the leases of a disk's images, before and after a change, that the domain does
+// Needless lists the leases of a disk's images, before and after a change, that the domain does
 // not need after the change. libvirt has dropped the lease of a suspended guest's top image at the
 // suspend, unless the change has put the image there (newTop). Only with newTop can the lease be
 // dropped without checking that the guest was not resumed meanwhile.
-func (c lockConf) needless(before, after *hv.Domain, target string, newTop bool) []lease {
+func (c Settings) Needless(before, after *hv.Domain, target string, newTop bool) []Lease {
 	now := after.LiveDisk(target)
 	if now == nil {
 		return nil
@@ -110,11 +116,11 @@ func (c lockConf) needless(before, after *hv.Domain, target string, newTop bool)
 			images = append(images, disk.Mirror.Image)
 		}
 	}
-	var leases []lease
+	var leases []Lease
 	for _, image := range images {
 		named := *now
 		named.Chain = []hv.Image{image}
-		l := c.leaseOf(&named)
+		l := c.LeaseOf(&named)
 		if l == nil || slices.Contains(leases, *l) ||
 			slices.ContainsFunc(needed, func(n hv.Image) bool { return n.Path == image.Path }) {
 			continue

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+// Package qemuconf reads the settings of libvirt's QEMU driver, which no libvirt call returns.
+package qemuconf
 
 import (
 	"errors"
@@ -11,31 +12,39 @@ import (
 	"strings"
 )
 
-// qemuConfBeside returns the path of the settings of libvirt's QEMU driver, which no libvirt call
-// returns. The file is in the parent of the directory of definitions.
-func qemuConfBeside(definitions string) string {
+// Path returns the path of the settings. The file is in the parent of the directory of
+// definitions.
+func Path(definitions string) string {
 	return filepath.Join(filepath.Dir(definitions), "qemu.conf")
 }
 
-// givesImages reports whether libvirt makes QEMU's user the owner of images (dynamic_ownership, on
+// GivesImages reports whether libvirt makes QEMU's user the owner of images (dynamic_ownership, on
 // by default).
-func givesImages(conf string) (bool, error) { return setting(conf, "dynamic_ownership") }
+func GivesImages(conf string) (bool, error) { return setting(conf, "dynamic_ownership") }
+
+// RemembersOwners reports whether libvirt restores the previous owner of an image afterwards
+// (remember_owner, on by default).
+func RemembersOwners(conf string) (bool, error) { return setting(conf, "remember_owner") }
 
 func setting(conf, name string) (bool, error) {
-	values, err := readConf(conf)
-	return on(values, name, true), err
+	values, err := Read(conf)
+	return values.On(name, true), err
 }
 
-// on returns the value of a switch, or otherwise if the file does not have it.
-func on(values map[string]string, name string, otherwise bool) bool {
-	value, set := values[name]
+// Values are the values of a file of settings by name, without quotes.
+type Values map[string]string
+
+// On returns the value of a switch, or otherwise if the file does not have it.
+func (v Values) On(name string, otherwise bool) bool {
+	value, set := v[name]
 	if !set {
 		return otherwise
 	}
 	return value != "0"
 }
 
-func readConf(path string) (map[string]string, error) {
+// Read reads a file of settings. An absent file has none.
+func Read(path string) (Values, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -43,7 +52,7 @@ func readConf(path string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the settings of libvirt's QEMU driver: %w", err)
 	}
-	values := map[string]string{}
+	values := Values{}
 	for line := range strings.Lines(string(text)) {
 		key, value, is := strings.Cut(strings.TrimSpace(line), "=")
 		if is && !strings.HasPrefix(key, "#") {

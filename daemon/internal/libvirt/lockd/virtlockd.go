@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+// Package lockd is libvirt's lock manager for images: its settings, and the leases of guests at its
+// daemon virtlockd.
+package lockd
 
 import (
 	"context"
@@ -14,11 +16,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// virtlockd is a connection to libvirt's lock daemon, registered for one process of a domain. The
+// Virtlockd is a connection to libvirt's lock daemon, registered for one process of a domain. The
 // protocol of libvirt's src/locking/lock_protocol.x is stable, because libvirtd and virtlockd of
 // different versions use it. libvirtd also makes such a connection each time it takes or drops the
 // leases of a domain. Closing it drops no lease: only the end of QEMU's own connection does.
-type virtlockd struct {
+type Virtlockd struct {
 	conn   net.Conn
 	serial uint32
 }
@@ -40,13 +42,14 @@ const (
 // virtlockdTimeout bounds the conversation with virtlockd: a guest is suspended meanwhile.
 const virtlockdTimeout = 5 * time.Second
 
-// lease is a lease of a domain, with libvirtd's names for it at virtlockd.
-type lease struct {
-	lockspace, name    string
-	shared, autoCreate bool
+// Lease is a lease of a domain, with libvirtd's names for it at virtlockd.
+type Lease struct {
+	Lockspace, Name    string
+	Shared, AutoCreate bool
 }
 
-func dialVirtlockd(ctx context.Context, socket, domain string, pid int) (*virtlockd, error) {
+// Dial connects to virtlockd, and registers the process of a domain there.
+func Dial(ctx context.Context, socket, domain string, pid int) (*Virtlockd, error) {
 	id, err := uuid.Parse(domain)
 	if err != nil {
 		return nil, fmt.Errorf("register at virtlockd: %w", err)
@@ -56,7 +59,7 @@ func dialVirtlockd(ctx context.Context, socket, domain string, pid int) (*virtlo
 	if err != nil {
 		return nil, fmt.Errorf("connect to virtlockd: %w", err)
 	}
-	v := &virtlockd{conn: conn}
+	v := &Virtlockd{conn: conn}
 	err = conn.SetDeadline(time.Now().Add(virtlockdTimeout))
 	if err == nil {
 		args := append([]byte{}, id[:]...)
@@ -74,32 +77,34 @@ func dialVirtlockd(ctx context.Context, socket, domain string, pid int) (*virtlo
 	return v, nil
 }
 
-func (v *virtlockd) close() { _ = v.conn.Close() }
+// Close closes the connection.
+func (v *Virtlockd) Close() { _ = v.conn.Close() }
 
-// release drops one hold of the process on a lease. It returns an error if the process has none.
-func (v *virtlockd) release(l lease) error { return v.call(lockRelease, l.args(0)) }
+// Release drops one hold of the process on a lease. It returns an error if the process has none.
+func (v *Virtlockd) Release(l Lease) error { return v.call(lockRelease, l.args(0)) }
 
-func (v *virtlockd) acquire(l lease) error {
+// Acquire takes a lease for the process.
+func (v *Virtlockd) Acquire(l Lease) error {
 	var flags uint32
-	if l.shared {
+	if l.Shared {
 		flags |= lockShared
 	}
-	if l.autoCreate {
+	if l.AutoCreate {
 		flags |= lockAutoCreate
 	}
 	return v.call(lockAcquire, l.args(flags))
 }
 
-func (l lease) args(flags uint32) []byte {
-	return binary.BigEndian.AppendUint32(appendString(appendString(nil, l.lockspace), l.name), flags)
+func (l Lease) args(flags uint32) []byte {
+	return binary.BigEndian.AppendUint32(appendString(appendString(nil, l.Lockspace), l.Name), flags)
 }
 
-// refusedByVirtlockd is virtlockd's answer to a call that it understood and that did nothing.
-type refusedByVirtlockd struct{ text string }
+// RefusedError is virtlockd's answer to a call that it understood and that did nothing.
+type RefusedError struct{ text string }
 
-func (e *refusedByVirtlockd) Error() string { return "virtlockd refuses: " + e.text }
+func (e *RefusedError) Error() string { return "virtlockd refuses: " + e.text }
 
-func (v *virtlockd) call(procedure uint32, args []byte) error {
+func (v *Virtlockd) call(procedure uint32, args []byte) error {
 	v.serial++
 	message := make([]byte, 0, rpcHeaderBytes+len(args))
 	for _, field := range []uint32{uint32(rpcHeaderBytes + len(args)), lockProgram, lockVersion, procedure, 0, v.serial, 0} {
@@ -122,7 +127,7 @@ func (v *virtlockd) call(procedure uint32, args []byte) error {
 		return err
 	}
 	if status != 0 {
-		return &refusedByVirtlockd{errorText(body)}
+		return &RefusedError{errorText(body)}
 	}
 	return nil
 }
