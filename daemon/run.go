@@ -132,14 +132,15 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 	}, runner, records, migrationHost(up), log)
 	connectMigrations(up, migrations)
 	attachments := attach.New(attach.Config{Rules: rules}, attach.Ports{
-		HV: virt, Registry: site, Images: storage, Migrations: migrations, Recorded: migrations.Which.CheckVolumeRecorded, Known: up, Guards: guards, Unplugs: unplugs, Claims: claims, Audit: asked.Note,
+		Domains: virt, Disks: virt, Devices: virt, Pools: virt, Processes: virt,
+		Registry: site, Images: storage, Migrations: migrations, Recorded: migrations.Which.CheckVolumeRecorded, Known: up, Guards: guards, Unplugs: unplugs, Claims: claims, Audit: asked.Note,
 		Report: func(ctx context.Context) { _ = up.Refresh(ctx) }, // after an error the next call reports again
 	}, runner, records, func(ctx context.Context) (attach.Host, error) {
 		h, err := up.Host(ctx)
 		return attach.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
 	}, log)
 	volumes := volume.New(volume.Config{Rules: rules, SharedPools: cfg.SharedPools},
-		volume.Ports{HV: virt, Registry: site, Images: storage, Claims: claims, Left: migrations.Released.Left, Adoptable: migrations.Released.CheckAdoptable, Recorded: migrations.Which.CheckVolumeRecorded}, runner, records,
+		volume.Ports{Pools: virt, Guests: virt, Registry: site, Images: storage, Claims: claims, Left: migrations.Released.Left, Adoptable: migrations.Released.CheckAdoptable, Recorded: migrations.Which.CheckVolumeRecorded}, runner, records,
 		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
 
 	instances := instance.New(instance.Config{SaveDir: cfg.SaveDir, BootID: bootID()}, instance.Ports{

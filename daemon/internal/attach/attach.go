@@ -98,7 +98,7 @@ func (m *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 }
 
 func (m *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAttach, inst api.Instance) error {
-	dom, err := m.env.HV.Domain(ctx, inst.ID)
+	dom, err := m.env.Domains.Domain(ctx, inst.ID)
 	switch {
 	case errors.Is(err, hv.ErrNotFound) && asked.Root:
 		return in.off(rootAttach, nil)

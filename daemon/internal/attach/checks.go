@@ -19,7 +19,7 @@ import (
 
 // checkLocation refuses an image that contradicts the registry, or has another user on this host.
 func (e *env) checkLocation(ctx context.Context, in *input) error {
-	if err := e.rules.CheckLocation(ctx, e.HV, in.Location, "cannot attach volume "+in.VolumeName); err != nil {
+	if err := e.rules.CheckLocation(ctx, e.Pools, in.Location, "cannot attach volume "+in.VolumeName); err != nil {
 		return request.HV(err)
 	}
 	l := in.Location
@@ -50,7 +50,7 @@ func (e *env) checkLocation(ctx context.Context, in *input) error {
 // checkBefore is checkLocation before the volume is connected. stepConnect checks a volume without
 // a device until then.
 func (e *env) checkBefore(ctx context.Context, in *input) error {
-	connectable, err := location.Connectable(ctx, e.HV, in.Location.Path)
+	connectable, err := location.Connectable(ctx, e.Devices, in.Location.Path)
 	if err != nil {
 		return request.HV(err)
 	}
@@ -94,9 +94,9 @@ func (e *env) checkOpens(ctx context.Context, in *input) error {
 // qemuUser returns the user of the guest's QEMU, or of the future QEMU of a shelved_offloaded
 // instance.
 func (e *env) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, confined bool, err error) {
-	user, confined, err = hv.ConfinedUser(ctx, e.HV, in.InstanceID)
+	user, confined, err = hv.ConfinedUser(ctx, e.Processes, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
-		user, confined, err = hv.ConfinedUser(ctx, e.HV, "")
+		user, confined, err = hv.ConfinedUser(ctx, e.Processes, "")
 	}
 	return user, confined, request.HV(err)
 }
@@ -130,7 +130,7 @@ type user struct {
 }
 
 func (e *env) users(ctx context.Context, path string) ([]user, error) {
-	doms, err := e.HV.Domains(ctx)
+	doms, err := e.Domains.Domains(ctx)
 	if err != nil {
 		return nil, request.HV(err)
 	}
@@ -222,7 +222,7 @@ func (e *env) clientsBeside(ctx context.Context, in *input) (least, most int, er
 			most++
 		}
 	}
-	least, err = witness.Clients(ctx, e.HV, in.Location.Path, here...)
+	least, err = witness.Clients(ctx, e.Processes, in.Location.Path, here...)
 	return least, least + most, err
 }
 

@@ -245,7 +245,7 @@ func (m *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, err
 		DiskAttachment: f.DiskAttachment, Location: f.Location, From: f.State,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch,
 	}
-	dom, err := m.env.HV.Domain(ctx, f.InstanceID)
+	dom, err := m.env.Domains.Domain(ctx, f.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
 		return in, nil, nil
 	}

@@ -20,7 +20,7 @@ import (
 // ended undone, so the attachments still hold. QEMU keeps such a request: the guest may release
 // the disk later, at its next reboot at the latest. It is safe for concurrent use.
 type PendingUnplugs struct {
-	hv      Hypervisor
+	domains domainReader
 	journal UnplugJournal
 	bootID  string
 
@@ -53,8 +53,8 @@ type unplugNote struct {
 
 // NewPendingUnplugs returns this host's pending unplugs, which it reads from the journal at the
 // first use. bootID identifies this boot of the host.
-func NewPendingUnplugs(h Hypervisor, journal UnplugJournal, bootID string) *PendingUnplugs {
-	return &PendingUnplugs{hv: h, journal: journal, bootID: bootID, all: map[string]pendingUnplug{}}
+func NewPendingUnplugs(domains domainReader, journal UnplugJournal, bootID string) *PendingUnplugs {
+	return &PendingUnplugs{domains: domains, journal: journal, bootID: bootID, all: map[string]pendingUnplug{}}
 }
 
 func (p *PendingUnplugs) processOf(v *view) process { return process{Boot: p.bootID, Run: v.dom.Run} }
@@ -197,7 +197,7 @@ func (p *PendingUnplugs) MayMove(ctx context.Context, volumeID string) error {
 		if in.VolumeID != volumeID || in.asked == (process{}) {
 			continue
 		}
-		v, err := look(ctx, p.hv, &in.input)
+		v, err := look(ctx, p.domains, &in.input)
 		if err != nil {
 			return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", in.InstanceName, err)
 		}

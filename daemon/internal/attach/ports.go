@@ -14,7 +14,11 @@ import (
 
 // Ports are the systems that attachments use.
 type Ports struct {
-	HV         Hypervisor
+	Domains    Domains
+	Disks      Disks
+	Devices    location.Connector
+	Pools      location.PoolVolumes
+	Processes  Processes
 	Registry   Registry
 	Images     Images
 	Migrations Migrations

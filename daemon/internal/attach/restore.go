@@ -19,7 +19,7 @@ const restoreEvery = time.Minute
 
 // Run restores, until ctx ends, the disks that guests released after the detach was undone.
 func (m *Manager) Run(ctx context.Context) error {
-	events := m.env.HV.Events(ctx)
+	events := m.env.Domains.Events(ctx)
 	tick := time.NewTicker(restoreEvery)
 	defer tick.Stop()
 	for {

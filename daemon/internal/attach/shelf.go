@@ -38,7 +38,7 @@ func (m *Manager) Chain(ctx context.Context, vol api.Volume, att api.Attachment)
 // CheckLocation refuses a registry's location that no volume of this host may have. verdict begins
 // the error, as in "cannot wake instance x". Errors are typed for the runner.
 func (m *Manager) CheckLocation(ctx context.Context, l api.Location, verdict string) error {
-	return request.HV(m.env.rules.CheckLocation(ctx, m.env.HV, l, verdict))
+	return request.HV(m.env.rules.CheckLocation(ctx, m.env.Pools, l, verdict))
 }
 
 // CheckImages refuses an image of a location, or a base image, at a path that is no longer an

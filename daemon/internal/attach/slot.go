@@ -60,7 +60,7 @@ func (e *env) diskOf(slot *api.SlotDefinition, device, instanceName string) (*hv
 	if slot == nil {
 		return nil, nil //nolint:nilnil // nothing is known, which is no error
 	}
-	d, err := e.HV.ParseDisk(slot.Disk)
+	d, err := e.Disks.ParseDisk(slot.Disk)
 	if err != nil {
 		return nil, fmt.Errorf("read what is known of slot %s of instance %s: %w", device, instanceName, err)
 	}

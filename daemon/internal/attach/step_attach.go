@@ -44,7 +44,7 @@ func (e attachSteps) stepAttachConfig() op.Step {
 		case v.config == odd:
 			return in.stands(v, absent)
 		case v.config == attached:
-			if err := e.HV.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device); err != nil {
+			if err := e.Disks.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device); err != nil {
 				return request.HV(err)
 			}
 		}
@@ -67,19 +67,19 @@ func (e attachSteps) stepAttachConfig() op.Step {
 // another disk uses it.
 func (e attachSteps) define(ctx context.Context, in *input, dom *hv.Domain, disk hv.DiskSpec) error {
 	if disk.Slot == "" || in.Root {
-		return e.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
+		return e.Disks.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
 	}
 	was, err := e.slotDisk(in)
 	if err != nil {
 		return err
 	}
 	disk.NewAddress = slices.ContainsFunc(dom.Live, func(d hv.Disk) bool { return d.SamePlace(was) })
-	err = e.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
+	err = e.Disks.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
 	if disk.NewAddress || (!errors.Is(err, hv.ErrExists) && !errors.Is(err, hv.ErrUnsupported)) {
 		return err
 	}
 	disk.NewAddress = true
-	return e.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
+	return e.Disks.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
 }
 
 // namedNote is written before the definition gets the disk: from then on the guest, and its saved
@@ -195,14 +195,14 @@ func (e attachSteps) stepAttachLive() op.Step {
 }
 
 func (e attachSteps) plug(ctx context.Context, r *op.Run, in *input) error {
-	def, err := e.HV.DiskDefinition(ctx, in.InstanceID, hv.Config, in.Device)
+	def, err := e.Disks.DiskDefinition(ctx, in.InstanceID, hv.Config, in.Device)
 	if err != nil {
 		return request.HV(err)
 	}
 	if err := r.Note(ctx, plugNote{Plugged: true}); err != nil {
 		return err
 	}
-	err = e.HV.AttachDisk(ctx, in.InstanceID, hv.Live, hv.DiskSpec{Target: in.Device, Definition: def})
+	err = e.Disks.AttachDisk(ctx, in.InstanceID, hv.Live, hv.DiskSpec{Target: in.Device, Definition: def})
 	if errors.Is(err, hv.ErrNotActive) {
 		return op.Retry(request.BusyDelay, err) // it powered off; the next read shows that
 	}

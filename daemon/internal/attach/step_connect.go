@@ -35,7 +35,7 @@ func (e connectSteps) stepConnect() op.Step {
 }
 
 func (e connectSteps) connectDevice(ctx context.Context, in *input) error {
-	return request.HV(location.Connect(ctx, e.HV, in.Location.Path, "cannot attach volume "+in.VolumeName))
+	return request.HV(location.Connect(ctx, e.Devices, in.Location.Path, "cannot attach volume "+in.VolumeName))
 }
 
 func (e connectSteps) stepDisconnect() op.Step {
@@ -75,7 +75,7 @@ func (e connectSteps) disconnect(ctx context.Context, in *input, notStored func(
 	} else if err != nil {
 		return err
 	}
-	return location.Disconnect(ctx, e.HV, in.Location.Path)
+	return location.Disconnect(ctx, e.Devices, in.Location.Path)
 }
 
 func (e connectSteps) logNotStored(in *input, why error) {

@@ -158,13 +158,13 @@ func (e detachSteps) stepRemember() op.Step {
 		var kept remembered
 		if v.config == attached {
 			kept.SerialOfVolume = v.configDisk.Serial == in.VolumeID
-			if kept.Config, err = e.HV.DiskDefinition(ctx, in.InstanceID, hv.Config, in.Device); err != nil {
+			if kept.Config, err = e.Disks.DiskDefinition(ctx, in.InstanceID, hv.Config, in.Device); err != nil {
 				return volatile(err)
 			}
 		}
 		if v.live == attached {
 			kept.SerialOfVolume = kept.SerialOfVolume || (kept.Config == "" && v.liveDisk.Serial == in.VolumeID)
-			if kept.Live, err = e.HV.DiskDefinition(ctx, in.InstanceID, hv.Live, in.Device); err != nil {
+			if kept.Live, err = e.Disks.DiskDefinition(ctx, in.InstanceID, hv.Live, in.Device); err != nil {
 				return volatile(err)
 			}
 		}
@@ -202,7 +202,7 @@ func (e detachSteps) comesBackAs(in *input, definition string) error {
 	if definition == "" {
 		return nil
 	}
-	d, err := e.HV.ParseDisk(definition)
+	d, err := e.Disks.ParseDisk(definition)
 	if err != nil {
 		return fmt.Errorf("read disk %s of instance %s: %w", in.Device, in.InstanceName, err)
 	}
@@ -228,7 +228,7 @@ func (e detachSteps) stepDetachConfig() op.Step {
 		case v.config == odd:
 			return in.changed(v)
 		}
-		return request.HV(e.HV.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device))
+		return request.HV(e.Disks.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device))
 	}
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
 		if err := e.putBack(ctx, r, in, hv.Config); err != nil {
@@ -268,7 +268,7 @@ func (e detachSteps) putBack(ctx context.Context, r *op.Run, in *input, where hv
 	case is == odd:
 		return in.stands(v, attached)
 	}
-	err = e.HV.AttachDisk(ctx, in.InstanceID, where, hv.DiskSpec{Target: in.Device, Definition: def})
+	err = e.Disks.AttachDisk(ctx, in.InstanceID, where, hv.DiskSpec{Target: in.Device, Definition: def})
 	if errors.Is(err, hv.ErrExists) {
 		return in.stands(v, attached)
 	}

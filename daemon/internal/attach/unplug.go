@@ -31,7 +31,7 @@ func (e *env) unplug(ctx context.Context, in *input) error {
 func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	events := e.HV.Events(ctx)
+	events := e.Domains.Events(ctx)
 	over := time.NewTimer(e.unplugTimeout)
 	defer over.Stop()
 	var asked time.Time
@@ -81,7 +81,7 @@ func answers(v *view) bool {
 
 // ask: after a refusal the next request may succeed.
 func (e *env) ask(ctx context.Context, in *input) (refusal, err error) {
-	err = e.HV.DetachDisk(ctx, in.InstanceID, hv.Live, in.Device)
+	err = e.Disks.DetachDisk(ctx, in.InstanceID, hv.Live, in.Device)
 	switch {
 	case err == nil:
 		return nil, nil

@@ -41,8 +41,13 @@ type view struct {
 	displaced *hv.Disk
 }
 
-func look(ctx context.Context, h Hypervisor, in *input) (*view, error) {
-	dom, err := h.Domain(ctx, in.InstanceID)
+// domainReader is the part of Domains that a view needs.
+type domainReader interface {
+	Domain(ctx context.Context, id string) (*hv.Domain, error)
+}
+
+func look(ctx context.Context, doms domainReader, in *input) (*view, error) {
+	dom, err := doms.Domain(ctx, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
 		return &view{live: absent, config: absent}, nil
 	}

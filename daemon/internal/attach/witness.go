@@ -22,7 +22,7 @@ func (e *env) sure(ctx context.Context, in *input) (*view, error) {
 			return h, err
 		}
 		h.Occupied = h.View.dom != nil && h.View.dom.Occupied
-		held, err := witness.Look(ctx, e.HV, in.InstanceID, in.InstanceName, in.Location.Path)
+		held, err := witness.Look(ctx, e.Processes, in.InstanceID, in.InstanceName, in.Location.Path)
 		if err != nil {
 			return h, err
 		}
@@ -50,4 +50,5 @@ func (in *input) disagree(open bool) *api.Error {
 		in.InstanceName, libvirt, in.VolumeName, kernel, in.Location.Path)
 }
 
-func (e *env) look(ctx context.Context, in *input) (*view, error) { return look(ctx, e.HV, in) }
+// look reads the domain, with errors typed for the runner.
+func (e *env) look(ctx context.Context, in *input) (*view, error) { return look(ctx, e.Domains, in) }

@@ -174,7 +174,7 @@ func (w *world) newManager(runner *op.Runner) *Manager {
 	}
 	w.unplugs = NewPendingUnplugs(w, w.journal, "")
 	ports := Ports{
-		HV: w, Unplugs: w.unplugs, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Recorded: w.migrations.checkVolumeRecorded, Known: w.known, Guards: w.guardPort, Claims: &location.Claims{Site: w.site, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}, Report: w.registry.hear,
+		Domains: w, Disks: w, Devices: w, Pools: w, Processes: w, Unplugs: w.unplugs, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Recorded: w.migrations.checkVolumeRecorded, Known: w.known, Guards: w.guardPort, Claims: &location.Claims{Site: w.site, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}, Report: w.registry.hear,
 		Audit: func(e api.EventPost) { w.events = append(w.events, e) },
 	}
 	return New(Config{Rules: location.Rules{Storage: w, AllowedPaths: []string{"/run"}, RBD: rbd.Clusters{"5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11": {}}}}, ports, runner, w.journal, host, slog.New(slog.DiscardHandler))

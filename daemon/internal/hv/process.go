@@ -84,9 +84,14 @@ type Processes interface {
 	QEMUUser(ctx context.Context, id string) (ProcessUser, error)
 }
 
+// QEMUUsers is the part of Processes that ConfinedUser calls.
+type QEMUUsers interface {
+	QEMUUser(ctx context.Context, id string) (ProcessUser, error)
+}
+
 // ConfinedUser returns the user of a domain's process. confined is false if it is libvirt's own
 // user, who does not confine QEMU.
-func ConfinedUser(ctx context.Context, h Processes, id string) (user ProcessUser, confined bool, err error) {
+func ConfinedUser(ctx context.Context, h QEMUUsers, id string) (user ProcessUser, confined bool, err error) {
 	user, err = h.QEMUUser(ctx, id)
 	if errors.Is(err, ErrUnsupported) {
 		return user, false, nil

@@ -42,7 +42,7 @@ func (m *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (*input, 
 	if err != nil {
 		return nil, err
 	}
-	if l, err = location.InPool(ctx, m.env.HV, l); err != nil { // so that a drain of the pool finds it
+	if l, err = location.InPool(ctx, m.env.Pools, l); err != nil { // so that a drain of the pool finds it
 		return nil, request.HV(err)
 	}
 	if err := m.checkFree(ctx, l); err != nil {

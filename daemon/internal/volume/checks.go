@@ -35,14 +35,14 @@ func cannotTell(path string, why error) *api.Error {
 // inPool returns the image at a location in a pool, or nil. A missing or inactive pool is an
 // error, because its content is unknown. Errors are typed for the runner.
 func (e *env) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, error) {
-	pools, err := e.HV.Pools(ctx)
+	pools, err := e.Pools.Pools(ctx)
 	if err != nil {
 		return nil, request.HV(err)
 	}
 	if _, err := location.Pool(pools, l.Pool); err != nil {
 		return nil, err
 	}
-	found, err := e.HV.LookupVolume(ctx, l.Pool, l.Name)
+	found, err := e.Pools.LookupVolume(ctx, l.Pool, l.Name)
 	if errors.Is(err, hv.ErrNotFound) {
 		return nil, nil
 	}
@@ -61,7 +61,7 @@ func (e *env) checkUnused(ctx context.Context, path, verdict string) error {
 // checkNamed refuses an image that a domain of this host, except the domain with the id may,
 // names.
 func (e *env) checkNamed(ctx context.Context, path, may, verdict string) error {
-	doms, err := e.HV.Domains(ctx)
+	doms, err := e.Guests.Domains(ctx)
 	if err != nil {
 		return request.HV(err)
 	}
@@ -94,7 +94,7 @@ func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
 	if err != nil || len(left) == 0 {
 		return request.HV(request.Registry(err))
 	}
-	doms, err := e.HV.Domains(ctx)
+	doms, err := e.Guests.Domains(ctx)
 	if err != nil {
 		return request.HV(err)
 	}
@@ -114,7 +114,7 @@ func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
 // checkNoClone refuses to delete an image with a linked clone over it that this host sees: a clone
 // need not be a volume or have a guest.
 func (e *env) checkNoClone(ctx context.Context, path, verdict string) error {
-	pools, err := e.HV.Pools(ctx)
+	pools, err := e.Pools.Pools(ctx)
 	if err != nil {
 		return request.HV(err)
 	}

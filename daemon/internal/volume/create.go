@@ -46,7 +46,7 @@ func (m *Manager) decideCreate(ctx context.Context, in api.VolumeCreate) (*input
 	if typ.Multiattach && in.Format != api.FormatRaw {
 		return nil, api.Errorf(api.CodeUnsupportedDisk, "cannot create volume %s: type %s is multiattach, and only a raw volume can be open in several guests; leave --format out", in.Name, typ.Name)
 	}
-	pools, err := m.env.HV.Pools(ctx)
+	pools, err := m.env.Pools.Pools(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("look at the pools: %w", err)
 	}
@@ -60,7 +60,7 @@ func (m *Manager) decideCreate(ctx context.Context, in api.VolumeCreate) (*input
 	}
 	l := api.Location{Pool: pool.Name, Name: name, Path: filepath.Join(pool.Path, name), Format: in.Format, SizeBytes: in.SizeBytes}
 	if !location.HoldsFiles(pool) {
-		rounded, err := m.env.HV.RoundedBytes(ctx, pool.Name, in.SizeBytes)
+		rounded, err := m.env.Pools.RoundedBytes(ctx, pool.Name, in.SizeBytes)
 		if err != nil {
 			return nil, request.HV(err)
 		}

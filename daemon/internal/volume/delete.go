@@ -162,7 +162,7 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, id string) err
 	if vol.Location.Pool == "" {
 		return elsewhere
 	}
-	pools, err := m.env.HV.Pools(ctx)
+	pools, err := m.env.Pools.Pools(ctx)
 	if err != nil {
 		return fmt.Errorf("look at the pools: %w", err)
 	}

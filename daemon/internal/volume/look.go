@@ -20,7 +20,7 @@ func (m *Manager) Image(ctx context.Context, ref string) (api.VolumeImage, error
 		return api.VolumeImage{}, err
 	}
 	cannot := "cannot look at the image of volume " + v.Name
-	if err := m.rules.CheckHeld(ctx, m.env.HV, v.Location, cannot, location.InstancesOf(v)...); err != nil {
+	if err := m.rules.CheckHeld(ctx, m.env.holders(), v.Location, cannot, location.InstancesOf(v)...); err != nil {
 		return api.VolumeImage{}, request.HV(err)
 	}
 	if err := m.env.checkRecorded(ctx, v, cannot); err != nil {

@@ -116,7 +116,7 @@ func (m *Manager) openInGuests(ctx context.Context, v *api.Volume) error {
 		if a.State != api.AttachmentAttached {
 			continue // an op is changing it
 		}
-		held, err := witness.Look(ctx, m.env.HV, a.InstanceID, a.InstanceName, v.Location.Path)
+		held, err := witness.Look(ctx, m.env.Guests, a.InstanceID, a.InstanceName, v.Location.Path)
 		if err != nil {
 			return fmt.Errorf("see whether instance %s has %s open: %w", a.InstanceName, v.Location.Path, err)
 		}

@@ -13,7 +13,8 @@ import (
 
 // Ports are the systems that volumes use.
 type Ports struct {
-	HV       Hypervisor
+	Pools    Pools
+	Guests   Guests
 	Registry Registry
 	Images   Images
 	Claims   *location.Claims
@@ -83,18 +84,29 @@ type Images interface {
 	Remove(ctx context.Context, path string) error
 }
 
-// Hypervisor is the volumes' part of hv.Hypervisor.
-type Hypervisor interface {
-	DiskStats(ctx context.Context, id, target string) (*hv.DiskStats, error)
-	SetConfigChain(ctx context.Context, id, target string, chain []hv.Image) error
-	Domains(ctx context.Context) ([]hv.Domain, error)
-	Domain(ctx context.Context, id string) (*hv.Domain, error)
-	GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error
-	Pools(ctx context.Context) ([]hv.PoolInfo, error)
+// Pools makes, finds, grows and deletes the volumes of pools.
+type Pools interface {
+	location.PoolVolumes
 	RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (int64, error)
 	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error)
-	LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error)
 	DeleteVolume(ctx context.Context, pool, name string) error
 	ExtendVolume(ctx context.Context, pool, name string, sizeBytes int64) error
+}
+
+// Guests reads the domains of this host and the sizes of their disks, and grows disks.
+type Guests interface {
+	Domains(ctx context.Context) ([]hv.Domain, error)
+	Domain(ctx context.Context, id string) (*hv.Domain, error)
+	DiskStats(ctx context.Context, id, target string) (*hv.DiskStats, error)
+	GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error
+	SetConfigChain(ctx context.Context, id, target string, chain []hv.Image) error
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
+}
+
+// holders is the location.Guests of these ports.
+func (p *Ports) holders() location.Guests {
+	return struct {
+		location.PoolVolumes
+		Guests
+	}{p.Pools, p.Guests}
 }

@@ -100,7 +100,7 @@ func (m *Manager) reachForResize(ctx context.Context, in *resizeInput, vol api.V
 	case a.Mode == api.ModeRO:
 		return in.cannot(api.CodeStateForbidden, "instance %s has it read-only; detach it first", in.InstanceName).With("attachment_id", a.ID)
 	}
-	dom, err := m.env.HV.Domain(ctx, in.InstanceID)
+	dom, err := m.env.Guests.Domain(ctx, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
 		return in.cannot(api.CodeNotFound, "its instance %s is not defined on this host", in.InstanceName)
 	}
@@ -143,14 +143,14 @@ func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 // checkPlace refuses an image in a forbidden place. An instance's image may be anywhere, unless
 // its path is a link.
 func (m *Manager) checkPlace(ctx context.Context, in *resizeInput) error {
-	return m.rules.CheckHeld(ctx, m.env.HV, in.Location, in.verdict(), in.InstanceID)
+	return m.rules.CheckHeld(ctx, m.env.holders(), in.Location, in.verdict(), in.InstanceID)
 }
 
 func (m *Manager) checkSlice(ctx context.Context, in *resizeInput, foundBytes int64) error {
 	if in.InstanceID == "" {
 		return in.checkSliceSize(foundBytes, nil)
 	}
-	dom, err := m.env.HV.Domain(ctx, in.InstanceID)
+	dom, err := m.env.Guests.Domain(ctx, in.InstanceID)
 	if err != nil {
 		return fmt.Errorf("read instance %s: %w", in.InstanceName, err)
 	}
@@ -162,7 +162,7 @@ func (m *Manager) checkExtension(ctx context.Context, in *resizeInput, found int
 	if in.Location.Pool == "" {
 		return in.tooSmall(found)
 	}
-	pools, err := m.env.HV.Pools(ctx)
+	pools, err := m.env.Pools.Pools(ctx)
 	if err != nil {
 		return fmt.Errorf("look at the pools: %w", err)
 	}
@@ -173,7 +173,7 @@ func (m *Manager) checkExtension(ctx context.Context, in *resizeInput, found int
 	if !pool.Extends {
 		return in.tooSmall(found)
 	}
-	rounded, err := m.env.HV.RoundedBytes(ctx, pool.Name, in.SizeBytes)
+	rounded, err := m.env.Pools.RoundedBytes(ctx, pool.Name, in.SizeBytes)
 	added := in.SizeBytes - found
 	switch {
 	case err != nil:

@@ -36,7 +36,7 @@ func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err err
 	if in.InstanceID == "" {
 		return now, nil
 	}
-	dom, err := e.HV.Domain(ctx, in.InstanceID)
+	dom, err := e.Guests.Domain(ctx, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
 		return now, nil // it was undefined
 	}
@@ -50,7 +50,7 @@ func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err err
 	if !in.has(dom) {
 		return now, nil
 	}
-	stats, err := e.HV.DiskStats(ctx, in.InstanceID, in.Device)
+	stats, err := e.Guests.DiskStats(ctx, in.InstanceID, in.Device)
 	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 		return now, nil // it powered off
 	}

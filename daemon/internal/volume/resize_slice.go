@@ -63,7 +63,7 @@ func (e *env) growSlice(ctx context.Context, in *resizeInput, dom *hv.Domain) er
 	if err := in.checkSliceSize(info.SizeBytes, dom); err != nil || dom == nil {
 		return err
 	}
-	err = e.HV.SetConfigChain(ctx, in.InstanceID, in.Device, location.Chain(in.grown(), in.Block))
+	err = e.Guests.SetConfigChain(ctx, in.InstanceID, in.Device, location.Chain(in.grown(), in.Block))
 	if errors.Is(err, hv.ErrNotFound) {
 		return in.chainChanged(dom)
 	}

@@ -41,7 +41,7 @@ func (e *env) stepCreateImage() op.Step {
 		if err := r.Note(ctx, claimNote{Ours: true}); err != nil {
 			return err
 		}
-		made, err := e.HV.CreateVolume(ctx, l.Pool, l.Name, string(l.Format), l.WholeBytes(), nil)
+		made, err := e.Pools.CreateVolume(ctx, l.Pool, l.Name, string(l.Format), l.WholeBytes(), nil)
 		if errors.Is(err, hv.ErrExists) {
 			return e.notOurs(ctx, r, placeTaken(l))
 		}
@@ -93,7 +93,7 @@ func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, made *hv.
 	if err == nil {
 		return nil
 	}
-	return errors.Join(err, e.HV.DeleteVolume(context.WithoutCancel(ctx), l.Pool, l.Name))
+	return errors.Join(err, e.Pools.DeleteVolume(context.WithoutCancel(ctx), l.Pool, l.Name))
 }
 
 // isMade reports whether the op is known to have made an image in the pool, by the journal's
@@ -155,7 +155,7 @@ func (e *env) removeMade(ctx context.Context, opID string, in *input, note claim
 		e.log.Warn("what is at the place of a volume whose creation is undone is not deleted: it is not known to be what was made", "volume", in.Volume.Name, "path", found.Path)
 		return nil
 	}
-	return request.HV(e.HV.DeleteVolume(ctx, l.Pool, l.Name))
+	return request.HV(e.Pools.DeleteVolume(ctx, l.Pool, l.Name))
 }
 
 func placeTaken(l api.Location) *api.Error {

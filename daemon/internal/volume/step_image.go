@@ -53,7 +53,7 @@ func (e *env) stepRemoveImage() op.Step {
 			return api.Errorf(api.CodeConflict, "cannot delete volume %s: it was at %s, and pool %s has %s at %s now; was the pool changed?",
 				in.Volume.Name, l.Path, l.Pool, l.Name, found.Path)
 		}
-		return request.HV(e.HV.DeleteVolume(ctx, l.Pool, l.Name))
+		return request.HV(e.Pools.DeleteVolume(ctx, l.Pool, l.Name))
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		if l := in.Volume.Location; l.Pool != "" {

@@ -94,7 +94,7 @@ func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 // growUnderGuest has QEMU grow the image. If the guest ends meanwhile, the next attempt grows the
 // image directly.
 func (e *env) growUnderGuest(ctx context.Context, in *resizeInput) error {
-	err := e.HV.GrowDisk(ctx, in.InstanceID, in.Device, in.SizeBytes)
+	err := e.Guests.GrowDisk(ctx, in.InstanceID, in.Device, in.SizeBytes)
 	if err == nil {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (e *env) growUnderGuest(ctx context.Context, in *resizeInput) error {
 // extend has the pool make a device larger. The device's resulting size counts, not the pool's
 // answer.
 func (e *env) extend(ctx context.Context, in *resizeInput) error {
-	why := e.HV.ExtendVolume(ctx, in.Location.Pool, in.Location.Name, in.SizeBytes)
+	why := e.Pools.ExtendVolume(ctx, in.Location.Pool, in.Location.Name, in.SizeBytes)
 	info, err := e.inspect(ctx, in)
 	switch {
 	case err != nil:
