@@ -144,7 +144,8 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
 
 	instances := instance.New(instance.Config{SaveDir: cfg.SaveDir, BootID: bootID()}, instance.Ports{
-		HV: virt, Registry: site, Guards: guards, Locations: attachments, Images: storage, Migrations: migrations, MovingGuests: migrations.Monitor, Parts: migrations.Parts, Recorded: migrations.Which.CheckRecorded, Known: up,
+		Domains: virt, Definitions: virt, Devices: virt, Power: virt, Memory: virt,
+		Registry: site, Guards: guards, Locations: attachments, Images: storage, Migrations: migrations, MovingGuests: migrations.Monitor, Parts: migrations.Parts, Recorded: migrations.Which.CheckRecorded, Known: up,
 		Report: up.ReportNow,
 	}, runner, records, instanceHost(up, who), log)
 

@@ -88,7 +88,7 @@ func newLifecycle(t *testing.T, inst api.Instance) (*Server, *hvtest.Fake) {
 				return instance.Host{ID: "h", Name: "alpha", Epoch: 1}, nil
 			}
 			return instance.New(instance.Config{}, instance.Ports{
-				HV: fake, Registry: volumeless{registry}, Guards: hosttest.NewGuards(nil), Migrations: noMigrations{}, MovingGuests: noMigrations{}, Parts: noMigrations{}, Recorded: func(context.Context, string) error { return nil }, Report: func(context.Context) error { return nil },
+				Domains: fake, Definitions: fake, Devices: fake, Power: fake, Memory: fake, Registry: volumeless{registry}, Guards: hosttest.NewGuards(nil), Migrations: noMigrations{}, MovingGuests: noMigrations{}, Parts: noMigrations{}, Recorded: func(context.Context, string) error { return nil }, Report: func(context.Context) error { return nil },
 			}, runner, records, host, quiet)
 		},
 	})

@@ -23,7 +23,7 @@ func (m *Manager) Memory(ctx context.Context, instanceRef string) (api.PausedIns
 	if err != nil {
 		return api.PausedInstance{}, err
 	}
-	dom, err := m.ports.HV.Domain(ctx, inst.ID)
+	dom, err := m.ports.Domains.Domain(ctx, inst.ID)
 	if errors.Is(err, hv.ErrNotFound) {
 		return api.PausedInstance{}, api.Errorf(api.CodeNotFound, "instance %s is not defined on this host", inst.Name)
 	}

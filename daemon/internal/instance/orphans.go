@@ -25,7 +25,7 @@ func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 	if _, err := uuid.Parse(migrationID); err != nil {
 		return nil, api.Errorf(api.CodeInvalidArgument, "the migration is %.60q, which is no id", migrationID)
 	}
-	doms, unreadable, err := hv.Readable(m.ports.HV.Domains(ctx))
+	doms, unreadable, err := hv.Readable(m.ports.Domains.Domains(ctx))
 	if err != nil {
 		return nil, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the domains: %v", err)
 	}

@@ -216,7 +216,7 @@ func (w *pauseWorld) mount() {
 func (w *pauseWorld) newManager(runner *op.Runner) *Manager {
 	host := func(context.Context) (Host, error) { return Host{ID: "host-alpha", Name: "alpha", Epoch: 1}, nil }
 	return New(Config{SaveDir: w.saveDir, BootID: fmt.Sprint("boot-", w.boots)}, Ports{
-		HV: w, Registry: w, Guards: w.guards, Locations: onlyPlaces{of: &w.places}, Images: w.images, Known: w, Migrations: pauseMigrations{w}, MovingGuests: pauseMigrations{w}, Parts: pauseMigrations{w}, Recorded: recorded, Report: func(context.Context) error { return nil },
+		Domains: w, Definitions: w, Devices: w, Power: w, Memory: w, Registry: w, Guards: w.guards, Locations: onlyPlaces{of: &w.places}, Images: w.images, Known: w, Migrations: pauseMigrations{w}, MovingGuests: pauseMigrations{w}, Parts: pauseMigrations{w}, Recorded: recorded, Report: func(context.Context) error { return nil },
 	}, runner, w.journal, host, slog.New(slog.DiscardHandler))
 }
 

@@ -42,7 +42,7 @@ func (m *Manager) currentInstance(ctx context.Context, s *subject.Subject) api.I
 	if err != nil {
 		inst = api.Instance{ID: s.InstanceID, Name: s.InstanceName, Host: s.HostName}
 	}
-	if dom, err := m.ports.HV.Domain(ctx, s.InstanceID); err == nil && !inst.State.OnShelf() {
+	if dom, err := m.ports.Domains.Domain(ctx, s.InstanceID); err == nil && !inst.State.OnShelf() {
 		inst.State = StateOf(dom)
 	}
 	return inst

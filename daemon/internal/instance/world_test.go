@@ -249,7 +249,7 @@ func (n *node) subject() subject.Subject {
 }
 
 func (n *node) ports() Ports {
-	return Ports{HV: n, Registry: &view{n.world.registry, n}, Guards: n.guards, Locations: n, Migrations: n, MovingGuests: n, Parts: n, Recorded: n.checkRecorded, Known: n, Images: &hosttest.Images{Fake: n.Fake}, Report: n.report}
+	return Ports{Domains: n, Definitions: n, Devices: n, Power: n, Memory: n, Registry: &view{n.world.registry, n}, Guards: n.guards, Locations: n, Migrations: n, MovingGuests: n, Parts: n, Recorded: n.checkRecorded, Known: n, Images: &hosttest.Images{Fake: n.Fake}, Report: n.report}
 }
 
 func (n *node) newManager(runner *op.Runner) *Manager {

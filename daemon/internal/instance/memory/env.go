@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -16,9 +17,11 @@ import (
 // Env has the steps of this package.
 type Env struct {
 	cfg          subject.Config
+	definitions  definitions
+	domains      domains
 	guards       guards
+	guests       guests
 	host         func(context.Context) (subject.Host, error)
-	hv           hypervisor
 	images       images
 	journal      op.Journal
 	locations    locations
@@ -27,6 +30,7 @@ type Env struct {
 	parts        moveParts
 	registry     site
 	runner       subject.Runner
+	saves        hv.Memory
 	// unresumed has the guests, by instance, that moves could not resume.
 	unresumed request.Unresumed
 
@@ -37,9 +41,11 @@ type Env struct {
 func New(d *subject.Deps, subjectEnv *subject.Env) *Env {
 	return &Env{
 		cfg:          d.Cfg,
+		definitions:  d.Definitions,
+		domains:      d.Domains,
 		guards:       d.Guards,
+		guests:       d.Power,
 		host:         d.Host,
-		hv:           d.HV,
 		images:       d.Images,
 		journal:      d.Journal,
 		locations:    d.Locations,
@@ -48,6 +54,7 @@ func New(d *subject.Deps, subjectEnv *subject.Env) *Env {
 		parts:        d.Parts,
 		registry:     d.Registry,
 		runner:       d.Runner,
+		saves:        d.Memory,
 		subject:      subjectEnv,
 	}
 }

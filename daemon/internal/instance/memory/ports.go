@@ -10,17 +10,19 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-type hypervisor interface {
-	SetConfigChain(ctx context.Context, id string, target string, chain []hv.Image) error
+type domains interface {
 	Domains(ctx context.Context) ([]hv.Domain, error)
-	SaveMemory(ctx context.Context, id string, path string) error
-	SavingMemory(ctx context.Context, id string) (bool, error)
-	SavedDisks(ctx context.Context, id string, path string) ([]hv.Disk, error)
-	RestoreMemory(ctx context.Context, id string, path string, opts hv.RestoreOptions) error
+	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
+}
+
+type guests interface {
 	Suspend(ctx context.Context, id string) error
 	Resume(ctx context.Context, id string) error
 	PowerOff(ctx context.Context, id string) error
-	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
+}
+
+type definitions interface {
+	SetConfigChain(ctx context.Context, id string, target string, chain []hv.Image) error
 }
 
 type site interface {

@@ -91,7 +91,7 @@ func (e *Env) recoverSaveImage(ctx context.Context, in *PauseInput) error {
 		return err
 	}
 	if there {
-		_, err := e.hv.SavedDisks(ctx, in.InstanceID, e.partPath(in))
+		_, err := e.saves.SavedDisks(ctx, in.InstanceID, e.partPath(in))
 		if err == nil {
 			err = e.commitSaveImage(ctx, in)
 		}

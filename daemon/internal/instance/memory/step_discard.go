@@ -27,7 +27,7 @@ func (e *Env) StepDiscard() op.Step {
 			return err
 		}
 		if dom != nil && dom.State == hv.StatePaused {
-			if err := e.hv.PowerOff(ctx, in.InstanceID); err != nil {
+			if err := e.guests.PowerOff(ctx, in.InstanceID); err != nil {
 				return request.HV(err)
 			}
 			e.log.Warn("the memory of an instance was given up", "instance", in.InstanceName, "migration", in.MigrationID)

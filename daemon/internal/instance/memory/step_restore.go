@@ -84,7 +84,7 @@ func (e *Env) StepName() op.Step {
 		if err != nil {
 			return in.needsOperator(err)
 		}
-		err = request.HV(e.hv.SetConfigChain(ctx, in.InstanceID, in.Device, []hv.Image{img}))
+		err = request.HV(e.definitions.SetConfigChain(ctx, in.InstanceID, in.Device, []hv.Image{img}))
 		if errors.Is(err, hv.ErrNotFound) {
 			return in.needsOperator(err)
 		}

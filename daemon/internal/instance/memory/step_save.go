@@ -270,7 +270,7 @@ func (e *Env) saveMemory(ctx context.Context, in *PauseInput) error {
 	if err := e.parts.StoodStill(ctx, in.MigrationID, in.InstanceID); err != nil {
 		return err
 	}
-	err := e.hv.SaveMemory(ctx, in.InstanceID, e.partPath(in))
+	err := e.saves.SaveMemory(ctx, in.InstanceID, e.partPath(in))
 	switch {
 	case err == nil:
 		return e.commitSaveImage(ctx, in)
@@ -286,7 +286,7 @@ func (e *Env) notBeingSaved(ctx context.Context, in *PauseInput, dom *hv.Domain)
 	saving := dom.State == hv.StateOther
 	if dom.State.Active() && !saving {
 		var err error
-		if saving, err = e.hv.SavingMemory(ctx, in.InstanceID); err != nil {
+		if saving, err = e.saves.SavingMemory(ctx, in.InstanceID); err != nil {
 			return request.HV(err)
 		}
 	}
@@ -326,7 +326,7 @@ func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error 
 // othersStandStill refuses (needs_operator) to restore a guest while another guest of this host
 // runs with the volume open, as after `virsh resume`: its writes are newer than the saved memory.
 func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
-	doms, err := e.hv.Domains(ctx)
+	doms, err := e.domains.Domains(ctx)
 	if err != nil {
 		return request.HV(err)
 	}
@@ -335,7 +335,7 @@ func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
 		if dom.ID == in.InstanceID || dom.State != hv.StateRunning {
 			continue
 		}
-		open, err := location.Opens(ctx, e.hv, dom, in.Location.Path)
+		open, err := location.Opens(ctx, e.domains, dom, in.Location.Path)
 		if err != nil {
 			return request.HV(err)
 		}
@@ -350,7 +350,7 @@ func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
 // open, and writes back its cached pages, because other hosts will read it.
 func (e *Env) StepReleased() op.Step {
 	return subject.Step("released", func(ctx context.Context, _ *op.Run, in *PauseInput) error {
-		doms, err := e.hv.Domains(ctx)
+		doms, err := e.domains.Domains(ctx)
 		if err != nil {
 			return request.HV(err)
 		}
@@ -383,7 +383,7 @@ func (e *Env) StepReleased() op.Step {
 // mayHaveOpen refuses a domain that has the volume open, unless it is paused for the migration and
 // saved next.
 func (e *Env) mayHaveOpen(ctx context.Context, in *PauseInput, dom *hv.Domain, atts []api.Attachment) error {
-	open, err := location.Opens(ctx, e.hv, dom, in.Location.Path)
+	open, err := location.Opens(ctx, e.domains, dom, in.Location.Path)
 	if err != nil || !open {
 		return request.HV(err)
 	}

@@ -69,7 +69,7 @@ func (e *Env) StepSuspend() op.Step {
 		if err := e.permit(ctx, in, api.PermitSuspend); err != nil {
 			return err
 		}
-		err = e.hv.Suspend(ctx, in.InstanceID)
+		err = e.guests.Suspend(ctx, in.InstanceID)
 		if errors.Is(err, hv.ErrNotActive) {
 			return nil // it powered off
 		}

@@ -72,7 +72,7 @@ func (in *PauseInput) saveImageGone(was SavedState) string {
 // sameDisks verifies that the save image's other disks match the definition, which may have been
 // edited.
 func (e *Env) sameDisks(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
-	saved, err := e.hv.SavedDisks(ctx, in.InstanceID, in.Memory)
+	saved, err := e.saves.SavedDisks(ctx, in.InstanceID, in.Memory)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
 		return request.HV(err)
@@ -117,7 +117,7 @@ func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) 
 	if err != nil {
 		return err
 	}
-	err = e.hv.RestoreMemory(ctx, in.InstanceID, in.Memory, hv.RestoreOptions{
+	err = e.saves.RestoreMemory(ctx, in.InstanceID, in.Memory, hv.RestoreOptions{
 		Chains: map[string][]hv.Image{in.Device: dom.ConfigDisk(in.Device).Chain}, Paused: true, StartToken: token,
 	})
 	if err := e.guards.RevokeStartToken(in.InstanceID); err != nil {
@@ -215,7 +215,7 @@ func (e *Env) resumeGuest(ctx context.Context, in *PauseInput, was SavedState) e
 		e.unresumed.Runs(in.InstanceID)
 		return nil
 	}
-	err = e.unresumed.Ended(in.InstanceID, in.InstanceName, "the move of volume "+in.VolumeName, e.hv.Resume(ctx, in.InstanceID))
+	err = e.unresumed.Ended(in.InstanceID, in.InstanceName, "the move of volume "+in.VolumeName, e.guests.Resume(ctx, in.InstanceID))
 	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 		return nil // it powered off
 	}

@@ -7,13 +7,15 @@ package power
 import (
 	"github.com/volferry/volferry/daemon/internal/instance/memory"
 	"github.com/volferry/volferry/daemon/internal/instance/subject"
+	"github.com/volferry/volferry/daemon/internal/location"
 )
 
 // Env has the steps of this package.
 type Env struct {
+	devices      location.Connector
 	guards       guards
-	hv           hypervisor
 	movingGuests movingGuests
+	power        subject.Power
 	runner       subject.Runner
 
 	memory  *memory.Env
@@ -23,9 +25,10 @@ type Env struct {
 // New makes an Env.
 func New(d *subject.Deps, memoryEnv *memory.Env, subjectEnv *subject.Env) *Env {
 	return &Env{
+		devices:      d.Devices,
 		guards:       d.Guards,
-		hv:           d.HV,
 		movingGuests: d.MovingGuests,
+		power:        d.Power,
 		runner:       d.Runner,
 		memory:       memoryEnv,
 		subject:      subjectEnv,

@@ -45,7 +45,7 @@ func (e *Env) PowerOn(ctx context.Context, s *subject.Subject) error {
 	if err := e.subject.OnItsDevices(ctx, "start", s.InstanceName, atts); err != nil {
 		return err
 	}
-	return s.Refusal("start", e.hv.PowerOn(ctx, s.InstanceID))
+	return s.Refusal("start", e.power.PowerOn(ctx, s.InstanceID))
 }
 
 // connectDisks connects the defined images of targets: a boot of the host disconnects all. They
@@ -57,7 +57,7 @@ func (e *Env) connectDisks(ctx context.Context, s *subject.Subject) error {
 	}
 	for i := range dom.Config {
 		for _, img := range dom.Config[i].Chain {
-			if err := location.Connect(ctx, e.hv, img.Path, "cannot start instance "+s.InstanceName); err != nil {
+			if err := location.Connect(ctx, e.devices, img.Path, "cannot start instance "+s.InstanceName); err != nil {
 				return s.Refusal("start", err)
 			}
 		}
@@ -69,11 +69,11 @@ func (e *Env) connectDisks(ctx context.Context, s *subject.Subject) error {
 // A queued stop with force cuts the power at once.
 func (e *Env) PowerOff(ctx context.Context, s *subject.Subject, how subject.Stopping) error {
 	if how.Force {
-		return s.Refusal("stop", e.hv.PowerOff(ctx, s.InstanceID))
+		return s.Refusal("stop", e.power.PowerOff(ctx, s.InstanceID))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	events := e.hv.Events(ctx)
+	events := e.power.Events(ctx)
 	over := time.NewTimer(how.Timeout())
 	defer over.Stop()
 	var asked time.Time
@@ -85,13 +85,13 @@ func (e *Env) PowerOff(ctx context.Context, s *subject.Subject, how subject.Stop
 		case dom == nil || !dom.State.Active():
 			return nil
 		case e.cutAskedFor(s):
-			return s.Refusal("stop", e.hv.PowerOff(ctx, s.InstanceID))
+			return s.Refusal("stop", e.power.PowerOff(ctx, s.InstanceID))
 		case dom.State == hv.StatePaused:
 			return inState(subject.KindStop, dom, s.InstanceName, false)
 		}
 		if asked.IsZero() || time.Since(asked) >= askEvery {
 			asked = time.Now()
-			if err := s.Refusal("stop", e.hv.Shutdown(ctx, s.InstanceID)); err != nil {
+			if err := s.Refusal("stop", e.power.Shutdown(ctx, s.InstanceID)); err != nil {
 				return err
 			}
 			continue // some guests are off at once

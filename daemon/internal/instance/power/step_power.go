@@ -50,14 +50,14 @@ func off(s hv.State) bool { return !s.Active() }
 // rebooted.
 func (e *Env) StepReboot() op.Step {
 	return subject.Step("reboot", func(ctx context.Context, _ *op.Run, in *subject.PowerInput) error {
-		return in.Refusal("reboot", e.hv.RebootGuest(ctx, in.InstanceID))
+		return in.Refusal("reboot", e.power.RebootGuest(ctx, in.InstanceID))
 	}, nil, nil)
 }
 
 // StepPause suspends the guest.
 func (e *Env) StepPause() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *subject.PowerInput) error {
-		return in.Refusal("pause", e.hv.Suspend(ctx, in.InstanceID))
+		return in.Refusal("pause", e.power.Suspend(ctx, in.InstanceID))
 	}
 	return subject.Step("suspend", do, nil, e.observeState(func(s hv.State) bool { return s == hv.StatePaused }))
 }
@@ -68,7 +68,7 @@ func (e *Env) StepUnpause() op.Step {
 		if err := e.notSwitching(&in.Subject, "unpause"); err != nil {
 			return err
 		}
-		return in.Refusal("unpause", e.hv.Resume(ctx, in.InstanceID))
+		return in.Refusal("unpause", e.power.Resume(ctx, in.InstanceID))
 	}
 	return subject.Step("resume", do, nil, e.observeState(func(s hv.State) bool { return s == hv.StateRunning }))
 }

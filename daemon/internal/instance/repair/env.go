@@ -13,7 +13,7 @@ import (
 
 // Env has the steps of this package.
 type Env struct {
-	hv           hypervisor
+	definitions  definitions
 	locations    locations
 	log          *slog.Logger
 	movingGuests movingGuests
@@ -26,7 +26,7 @@ type Env struct {
 // New makes an Env.
 func New(d *subject.Deps, subjectEnv *subject.Env) *Env {
 	return &Env{
-		hv:           d.HV,
+		definitions:  d.Definitions,
 		locations:    d.Locations,
 		log:          d.Log,
 		movingGuests: d.MovingGuests,

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-type hypervisor interface {
+type definitions interface {
 	SetConfigChain(ctx context.Context, id string, target string, chain []hv.Image) error
 }
 

@@ -54,7 +54,7 @@ func (e *Env) StepNameVolumes() op.Step {
 			return err
 		}
 		for _, d := range wrong {
-			if err := e.hv.SetConfigChain(ctx, in.InstanceID, d.Target, d.Chain); err != nil {
+			if err := e.definitions.SetConfigChain(ctx, in.InstanceID, d.Target, d.Chain); err != nil {
 				return in.Refusal("repair", err)
 			}
 			e.log.Info("a definition names its volume again", "instance", in.InstanceName, "disk", d.Target, "path", d.Chain[0].Path)

@@ -21,7 +21,7 @@ import (
 // CollectDefinition returns the instance's definition on this host, and a digest that changes with
 // it.
 func (e *Env) CollectDefinition(ctx context.Context, in *ShelveInput) (out api.InstanceDefinition, digest string, err error) {
-	def, err := e.hv.DomainDefinition(ctx, in.InstanceID)
+	def, err := e.definitions.DomainDefinition(ctx, in.InstanceID)
 	if err != nil {
 		return out, "", in.Refusal("shelve", err)
 	}
@@ -46,11 +46,11 @@ func (e *Env) CollectDefinition(ctx context.Context, in *ShelveInput) (out api.I
 		return out, "", err
 	}
 	for _, a := range atts {
-		text, err := e.hv.DiskDefinition(ctx, in.InstanceID, hv.Config, a.Device)
+		text, err := e.definitions.DiskDefinition(ctx, in.InstanceID, hv.Config, a.Device)
 		if err != nil {
 			return out, "", in.Refusal("shelve", err)
 		}
-		d, err := e.hv.ParseDisk(text)
+		d, err := e.definitions.ParseDisk(text)
 		switch {
 		case err != nil:
 			return out, "", in.Refusal("shelve", err)

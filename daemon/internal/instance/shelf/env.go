@@ -13,16 +13,16 @@ import (
 
 // Env has the steps of this package.
 type Env struct {
-	guards     guards
-	host       func(context.Context) (subject.Host, error)
-	hv         hypervisor
-	locations  locations
-	log        *slog.Logger
-	migrations subject.Migrations
-	recorded   func(ctx context.Context, instanceID string) error
-	registry   site
-	report     func(ctx context.Context) error
-	runner     subject.Runner
+	definitions definitions
+	guards      guards
+	host        func(context.Context) (subject.Host, error)
+	locations   locations
+	log         *slog.Logger
+	migrations  subject.Migrations
+	recorded    func(ctx context.Context, instanceID string) error
+	registry    site
+	report      func(ctx context.Context) error
+	runner      subject.Runner
 
 	power   *power.Env
 	subject *subject.Env
@@ -31,17 +31,17 @@ type Env struct {
 // New makes an Env.
 func New(d *subject.Deps, powerEnv *power.Env, subjectEnv *subject.Env) *Env {
 	return &Env{
-		guards:     d.Guards,
-		host:       d.Host,
-		hv:         d.HV,
-		locations:  d.Locations,
-		log:        d.Log,
-		migrations: d.Migrations,
-		recorded:   d.Recorded,
-		registry:   d.Registry,
-		report:     d.Report,
-		runner:     d.Runner,
-		power:      powerEnv,
-		subject:    subjectEnv,
+		definitions: d.Definitions,
+		guards:      d.Guards,
+		host:        d.Host,
+		locations:   d.Locations,
+		log:         d.Log,
+		migrations:  d.Migrations,
+		recorded:    d.Recorded,
+		registry:    d.Registry,
+		report:      d.Report,
+		runner:      d.Runner,
+		power:       powerEnv,
+		subject:     subjectEnv,
 	}
 }

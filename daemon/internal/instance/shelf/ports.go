@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-type hypervisor interface {
+type definitions interface {
 	DomainDefinition(ctx context.Context, id string) (hv.DomainDefinition, error)
 	ParseDisk(definition string) (hv.Disk, error)
 	DefineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error

@@ -57,7 +57,7 @@ func (e *Env) CheckShelve(ctx context.Context, in *ShelveInput, inst api.Instanc
 	if err := mayTake(dom, atts, in.Keep); err != nil {
 		return err
 	}
-	_, err = e.hv.DomainDefinition(ctx, inst.ID)
+	_, err = e.definitions.DomainDefinition(ctx, inst.ID)
 	if errors.Is(err, hv.ErrUnsupported) {
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: %v", inst.Name, err)
 	}

@@ -172,7 +172,7 @@ func (e *Env) StepUndefine() op.Step {
 		if err := e.storedAsItIs(ctx, r, in); err != nil {
 			return err
 		}
-		err = e.hv.UndefineDomain(ctx, in.InstanceID)
+		err = e.definitions.UndefineDomain(ctx, in.InstanceID)
 		if errors.Is(err, hv.ErrActive) {
 			return subject.Forbidden("shelve", in.InstanceName, "somebody has started it")
 		}

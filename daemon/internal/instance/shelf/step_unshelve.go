@@ -221,7 +221,7 @@ func (e *Env) StepDefine() op.Step {
 		if err := r.Note(ctx, defineNote{true}); err != nil {
 			return err
 		}
-		err = e.hv.DefineDomain(ctx, in.InstanceID, def, disks)
+		err = e.definitions.DefineDomain(ctx, in.InstanceID, def, disks)
 		if errors.Is(err, hv.ErrExists) {
 			return e.nameTaken(ctx, r, in, err)
 		}
@@ -232,7 +232,7 @@ func (e *Env) StepDefine() op.Step {
 		if _, err := r.Noted(stepNameDefine, &note); err != nil || !note.Defining {
 			return err
 		}
-		err := e.hv.UndefineDomain(ctx, in.InstanceID)
+		err := e.definitions.UndefineDomain(ctx, in.InstanceID)
 		if errors.Is(err, hv.ErrActive) {
 			return op.UnknownOutcome(api.Errorf(api.CodeStateForbidden, "instance %s runs, though it is guarded and not this host's; stop it (`%s`), and ask again, which goes on with it (`%s`)",
 				in.InstanceName, shell.Line("virsh", "destroy", "--", in.InstanceName), shell.Line("volferryctl", "instance", "unshelve", in.InstanceName)))
@@ -295,7 +295,7 @@ func (e *Env) StepVerify() op.Step {
 		}
 		// Another host wrote the definition. libvirt must confirm that it needs no file of this
 		// host, also after an interrupted StepDefine.
-		_, err = e.hv.DomainDefinition(ctx, in.InstanceID)
+		_, err = e.definitions.DomainDefinition(ctx, in.InstanceID)
 		return in.Refusal("unshelve", err)
 	}, nil, nil)
 }

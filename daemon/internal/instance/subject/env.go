@@ -26,14 +26,18 @@ func (h Host) named(name string) bool { return name != "" && (name == h.ID || na
 // Env finds instances, and has the common parts of all steps.
 type Env struct {
 	cfg        Config
+	domains    domainReader
 	host       func(context.Context) (Host, error)
-	hv         Hypervisor
 	images     Images
 	known      Known
 	locations  Locations
 	migrations Migrations
 	registry   Site
 	report     func(ctx context.Context) error
+}
+
+type domainReader interface {
+	Domain(ctx context.Context, id string) (*hv.Domain, error)
 }
 
 // Runner is the steps' part of op.Runner.
@@ -66,7 +70,7 @@ type Deps struct {
 // New makes an Env.
 func New(d *Deps) *Env {
 	return &Env{
-		cfg: d.Cfg, host: d.Host, hv: d.HV, images: d.Images, known: d.Known, locations: d.Locations, migrations: d.Migrations, registry: d.Registry, report: d.Report,
+		cfg: d.Cfg, host: d.Host, domains: d.Domains, images: d.Images, known: d.Known, locations: d.Locations, migrations: d.Migrations, registry: d.Registry, report: d.Report,
 	}
 }
 

@@ -37,7 +37,7 @@ func (e *Env) SubjectOf(ctx context.Context, inst api.Instance) (Subject, error)
 
 // Domain returns an instance's domain, or nil, with errors typed for the runner.
 func (e *Env) Domain(ctx context.Context, id string) (*hv.Domain, error) {
-	dom, err := e.hv.Domain(ctx, id)
+	dom, err := e.domains.Domain(ctx, id)
 	if errors.Is(err, hv.ErrNotFound) {
 		return nil, nil
 	}

@@ -8,12 +8,17 @@ import (
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // Ports are the systems that instances use.
 type Ports struct {
-	HV           Hypervisor
+	Domains      Domains
+	Definitions  Definitions
+	Devices      location.Connector
+	Power        Power
+	Memory       hv.Memory
 	Registry     Site
 	Guards       GuardKeeper
 	Locations    Locations
@@ -141,31 +146,4 @@ type MovingGuests interface {
 type Known interface {
 	// KnownInstance finds this host's instance by id, name or the beginning of its id.
 	KnownInstance(ctx context.Context, ref string) (api.Instance, bool)
-}
-
-// Hypervisor is the instances' part of hv.Hypervisor.
-type Hypervisor interface {
-	Events(ctx context.Context) <-chan hv.Event
-	SetConfigChain(ctx context.Context, id, target string, chain []hv.Image) error
-	DomainDefinition(ctx context.Context, id string) (hv.DomainDefinition, error)
-	ParseDisk(definition string) (hv.Disk, error)
-	DefineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error
-	UndefineDomain(ctx context.Context, id string) error
-	Connectable(ctx context.Context, path string) (bool, error)
-	ConnectDevice(ctx context.Context, path string) error
-	DisconnectDevice(ctx context.Context, path string) error
-	Domains(ctx context.Context) ([]hv.Domain, error)
-	Domain(ctx context.Context, id string) (*hv.Domain, error)
-	SaveMemory(ctx context.Context, id, path string) error
-	SavingMemory(ctx context.Context, id string) (bool, error)
-	SavedDisks(ctx context.Context, id, path string) ([]hv.Disk, error)
-	RestoreMemory(ctx context.Context, id, path string, opts hv.RestoreOptions) error
-	DiskDefinition(ctx context.Context, id string, where hv.Where, target string) (string, error)
-	Suspend(ctx context.Context, id string) error
-	Resume(ctx context.Context, id string) error
-	PowerOff(ctx context.Context, id string) error
-	PowerOn(ctx context.Context, id string) error
-	Shutdown(ctx context.Context, id string) error
-	RebootGuest(ctx context.Context, id string) error
-	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
