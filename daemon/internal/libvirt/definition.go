@@ -52,6 +52,11 @@ func (d *definitions) domainDefinition(ctx context.Context, id string) (def hv.D
 	return def, err
 }
 
+// ParseDisk implements hv.Hypervisor.
+func (d *definitions) ParseDisk(definition string) (hv.Disk, error) {
+	return domainxml.ParseDisk(definition, d.clusters)
+}
+
 // DefineDomain implements hv.Hypervisor.
 func (d *definitions) DefineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error {
 	if err := d.defineDomain(ctx, id, def, disks); err != nil {

@@ -6,13 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
-	"github.com/volferry/volferry/daemon/internal/rbd"
+	"github.com/volferry/volferry/internal/domainfiles"
 )
 
 const maxReads = 5
@@ -139,8 +139,6 @@ func (ds *domains) RunState(ctx context.Context, id string) (hv.RunState, error)
 	return state, nil
 }
 
-func domainID(dom golibvirt.Domain) string { return uuid.UUID(dom.UUID).String() }
-
 // readDomain reads a consistent description of a domain: state and XML come from separate calls,
 // so it reads again if they contradict each other.
 func (ds *domains) readDomain(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, *domainFacts, error) {
@@ -167,197 +165,28 @@ func (ds *domains) readDomain(ctx context.Context, s *session, dom golibvirt.Dom
 	return nil, nil, fmt.Errorf("read domain %s: %w: its state keeps changing", domainID(dom), hv.ErrBusy)
 }
 
-type domainFacts struct {
-	dom         golibvirt.Domain
-	state       golibvirt.DomainState
-	reason      int32
-	persistent  bool
-	autostart   bool
-	managedSave bool
-	occupied    bool
-	snapshots   int
-	checkpoints int
-	xml         string // of the process, or of the definition if there is none
-	configXML   string // of the definition, empty if transient
-}
-
-func gather(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*domainFacts, error) {
-	f := &domainFacts{dom: dom}
-	// Before the values that such a call may change.
-	err := f.gatherOccupied(lv)
-	if err != nil {
-		return nil, err
-	}
-	if f.xml, err = lv.DomainGetXMLDesc(dom, 0); err != nil {
-		return nil, fmt.Errorf("get XML: %w", err)
-	}
-	if err := f.gatherState(lv); err != nil {
-		return nil, err
-	}
-	persistent, err := lv.DomainIsPersistent(dom)
-	if err != nil {
-		return nil, fmt.Errorf("get persistence: %w", err)
-	}
-	if persistent == 0 {
-		// Autostart and saved images belong to definitions.
-		return f, f.gatherSnapshots(lv)
-	}
-	f.persistent = true
-	if f.configXML, err = lv.DomainGetXMLDesc(dom, golibvirt.DomainXMLInactive); err != nil {
-		return nil, fmt.Errorf("get inactive XML: %w", err)
-	}
-	autostart, err := lv.DomainGetAutostart(dom)
-	if err != nil {
-		return nil, fmt.Errorf("get autostart: %w", err)
-	}
-	saved, err := lv.DomainHasManagedSaveImage(dom, 0)
-	if err != nil {
-		return nil, fmt.Errorf("get managed save: %w", err)
-	}
-	f.autostart, f.managedSave = autostart != 0, saved != 0
-	return f, f.gatherSnapshots(lv)
-}
-
-func (f *domainFacts) gatherOccupied(lv *golibvirt.Libvirt) error {
-	control, _, _, err := lv.DomainGetControlInfo(f.dom, 0)
-	if err != nil && !said(err, golibvirt.ErrOperationInvalid) { // it is off
-		return fmt.Errorf("get control state: %w", err)
-	}
-	at := golibvirt.DomainControlState(control)
-	f.occupied = err == nil && (at == golibvirt.DomainControlJob || at == golibvirt.DomainControlOccupied)
-	return nil
-}
-
-func (f *domainFacts) gatherState(lv *golibvirt.Libvirt) error {
-	state, reason, err := lv.DomainGetState(f.dom, 0)
-	if err != nil {
-		return fmt.Errorf("get state: %w", err)
-	}
-	f.state, f.reason = golibvirt.DomainState(state), reason
-	f.occupied = f.occupied || isStarting(f.state, reason)
-	return f.gatherRestored(lv)
-}
-
-// gatherRestored detects a domain that was restored paused, and stays paused until a Resume:
-// libvirt reports a migration, but has no job that would end it.
-func (f *domainFacts) gatherRestored(lv *golibvirt.Libvirt) error {
-	if f.state != golibvirt.DomainPaused || golibvirt.DomainPausedReason(f.reason) != golibvirt.DomainPausedMigration {
-		return nil
-	}
-	job, _, err := lv.DomainGetJobStats(f.dom, 0)
-	if said(err, golibvirt.ErrOperationInvalid) { // it comes from another host
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("get job: %w", err)
-	}
-	if golibvirt.DomainJobType(job) == golibvirt.DomainJobNone {
-		f.reason = int32(golibvirt.DomainPausedUser)
-	}
-	return nil
-}
-
-func (f *domainFacts) gatherSnapshots(lv *golibvirt.Libvirt) error {
-	n, err := lv.DomainSnapshotNum(f.dom, 0)
-	if err != nil {
-		return fmt.Errorf("count snapshots: %w", err)
-	}
-	f.snapshots = int(n)
-	// With 0 for NeedResults the answer is the number alone.
-	_, n, err = lv.DomainListAllCheckpoints(f.dom, 0, 0)
-	if err != nil {
-		return fmt.Errorf("count checkpoints: %w", err)
-	}
-	f.checkpoints = int(n)
-	return nil
-}
-
-// domain translates the facts. consistent is false if the domain started or stopped while they
-// were gathered.
-func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters) (d *hv.Domain, consistent bool, err error) {
-	current, err := domainxml.ParseDomain(f.xml, known, clusters)
-	if err != nil {
-		return nil, false, err
-	}
-	d = &hv.Domain{
-		ID:          domainID(f.dom),
-		Name:        current.Name, // not from the handle, which may have none
-		Persistent:  f.persistent,
-		Autostart:   f.autostart,
-		ManagedSave: f.managedSave,
-		Snapshots:   f.snapshots,
-		Checkpoints: f.checkpoints,
-		MemoryBytes: current.Memory, IOThreads: current.IOThreads,
-	}
-	d.State, d.PauseReason = stateOf(f.state, f.reason)
-	d.Moved = movedAway(f.state, f.reason)
-	// Only the XML of a running process has an id.
-	if current.Active != d.State.Active() {
-		return nil, false, nil
-	}
-	if current.Active {
-		d.Live, d.Run, d.Occupied = current.Disks, current.Run, f.occupied
-		d.Booted = isBooted(f.state, f.reason)
-	}
-	if f.persistent {
-		config, err := domainxml.ParseDomain(f.configXML, known, clusters)
+// addFiles adds the files in these descriptions of a domain and in its managed save image: a start
+// needs them.
+func addFiles(ctx context.Context, s *session, dom golibvirt.Domain, d *hv.Domain, docs ...string) {
+	if d.ManagedSave {
+		saved, err := call(ctx, s, func(lv *golibvirt.Libvirt) (string, error) {
+			defer s.silent.while(ctx, d.ID)()
+			return lv.DomainManagedSaveGetXMLDesc(dom, 0)
+		})
 		if err != nil {
-			return nil, false, err
+			d.FilesUnknown = fmt.Sprintf("its managed save image cannot be read: %v", err)
 		}
-		d.Config = config.Disks
+		docs = append(docs, saved)
 	}
-	return d, true, nil
-}
-
-func stateOf(state golibvirt.DomainState, reason int32) (hv.State, hv.PauseReason) {
-	switch state {
-	case golibvirt.DomainRunning, golibvirt.DomainBlocked:
-		return hv.StateRunning, ""
-	case golibvirt.DomainShutoff:
-		return hv.StateStopped, ""
-	case golibvirt.DomainPaused:
-		return pausedState(golibvirt.DomainPausedReason(reason))
-	case golibvirt.DomainPmsuspended:
-		return hv.StateOther, hv.PauseAsleep
-	case golibvirt.DomainCrashed:
-		return hv.StateOther, hv.PauseCrashed
-	case golibvirt.DomainNostate, golibvirt.DomainShutdown:
+	for _, doc := range docs {
+		named, err := domainfiles.Named(doc)
+		if err != nil {
+			d.FilesUnknown = err.Error()
+		}
+		for _, file := range named {
+			if file := hv.DomainFile(file); !slices.Contains(d.Files, file) {
+				d.Files = append(d.Files, file)
+			}
+		}
 	}
-	return hv.StateOther, ""
-}
-
-// isStarting reports whether a domain's process exists and its start is not finished. If libvirtd
-// died during the start, the next libvirtd connects to the process and ends it.
-func isStarting(state golibvirt.DomainState, reason int32) bool {
-	return state == golibvirt.DomainPaused && golibvirt.DomainPausedReason(reason) == golibvirt.DomainPausedStartingUp
-}
-
-// isBooted reports whether a domain runs since a boot, and not since a restore, a resume or a
-// revert.
-func isBooted(state golibvirt.DomainState, reason int32) bool {
-	return state == golibvirt.DomainRunning && golibvirt.DomainRunningReason(reason) == golibvirt.DomainRunningBooted
-}
-
-func movedAway(state golibvirt.DomainState, reason int32) bool {
-	return state == golibvirt.DomainShutoff && golibvirt.DomainShutoffReason(reason) == golibvirt.DomainShutoffMigrated
-}
-
-// pausedState distinguishes a domain that waits for a Resume from a domain that libvirt paused for
-// its own operation.
-func pausedState(reason golibvirt.DomainPausedReason) (hv.State, hv.PauseReason) {
-	switch reason {
-	case golibvirt.DomainPausedUser:
-		return hv.StatePaused, hv.PauseUser
-	case golibvirt.DomainPausedIoerror:
-		return hv.StatePaused, hv.PauseIOError
-	case golibvirt.DomainPausedCrashed:
-		return hv.StateOther, hv.PauseCrashed
-	case golibvirt.DomainPausedMigration, golibvirt.DomainPausedSave, golibvirt.DomainPausedDump,
-		golibvirt.DomainPausedShuttingDown, golibvirt.DomainPausedSnapshot,
-		golibvirt.DomainPausedStartingUp, golibvirt.DomainPausedPostcopy, golibvirt.DomainPausedPostcopyFailed:
-		return hv.StateOther, ""
-	case golibvirt.DomainPausedUnknown, golibvirt.DomainPausedWatchdog, golibvirt.DomainPausedFromSnapshot,
-		golibvirt.DomainPausedAPIError:
-	}
-	return hv.StatePaused, hv.PauseOther
 }

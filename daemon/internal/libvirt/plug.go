@@ -169,11 +169,6 @@ func (p *plug) addressBesideReserved(ctx context.Context, id string, where hv.Wh
 	return domainxml.AllocAddress(domain, disk, reserved, where == hv.Config)
 }
 
-// ParseDisk implements hv.Hypervisor.
-func (d *definitions) ParseDisk(definition string) (hv.Disk, error) {
-	return domainxml.ParseDisk(definition, d.clusters)
-}
-
 // GrowDisk makes the top image of the live disk larger, which only QEMU may do: it has the image
 // open.
 func (p *plug) GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error {
