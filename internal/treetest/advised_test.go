@@ -113,13 +113,11 @@ func (a *advises) read(pkg string, imports map[string]string, in ast.Node) {
 				a.addWords(n.Elts)
 			}
 		case *ast.CallExpr:
-			name := ""
 			switch f := n.Fun.(type) {
 			case *ast.Ident:
-				name = f.Name
-				a.calls[pkg+" "+name] = true
+				a.calls[pkg+" "+f.Name] = true
 			case *ast.SelectorExpr:
-				name = f.Sel.Name
+				name := f.Sel.Name
 				if x, ok := f.X.(*ast.Ident); ok && imports[x.Name] != "" {
 					a.calls[imports[x.Name]+" "+name] = true
 					break

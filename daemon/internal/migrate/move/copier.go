@@ -6,7 +6,6 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/copy"
-
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 )
