@@ -12,6 +12,8 @@ type Kind struct {
 	// Path: the image has a path in the file tree of a host, which libvirt and the kernel take. The
 	// others have an address.
 	Path bool
+	// Scheme begins the addresses of this kind, and only these; empty for a path.
+	Scheme string
 	// Protocol is libvirt's name of the protocol of an address; empty for a path.
 	Protocol string
 	// Remote: the address means the same image on all hosts.
@@ -29,6 +31,12 @@ type Kind struct {
 	Raw bool
 	// Deletable: Volferry may delete an image that it has not made.
 	Deletable bool
+	// Resizable: Volferry makes the image larger, or passes a larger size on to the guest.
+	Resizable bool
+	// Identified: the storage tells the image from another image that has its name later.
+	Identified bool
+	// Counted: the storage counts the clients on all hosts that have the image open.
+	Counted bool
 	// Led: the image may be the source or the destination of a move that the registry leads.
 	Led bool
 	// Snapshots: the storage makes snapshots, and tells whether the image was written since.
@@ -47,33 +55,35 @@ const (
 	ProtocolRBD = "rbd"
 )
 
-// The kinds of storage. A new kind needs a variable here, its scheme in Of, and a package of the
-// daemon that opens its images.
+// The kinds of storage. A new kind needs a variable here, its place in addressed if it has
+// addresses, and a package of the daemon that opens its images.
 var (
 	File = Kind{
-		Name: "a file", Path: true, Filesystem: true, Witnessed: true, Deletable: true, Led: true,
+		Name: "a file", Path: true, Filesystem: true, Witnessed: true, Deletable: true, Resizable: true, Identified: true, Led: true,
 	}
 	Device = Kind{
-		Name: "a block device", Path: true, Witnessed: true, OwnWrites: true, Deletable: true, Led: true,
+		Name: "a block device", Path: true, Witnessed: true, OwnWrites: true, Deletable: true, Resizable: true, Identified: true, Led: true,
 	}
 	// LocalExport is an export of an NBD server at a Unix socket of the host.
-	LocalExport = Kind{Name: "an NBD export", Protocol: ProtocolNBD, Raw: true, Severable: true, parse: parseNBD}
+	LocalExport = Kind{Name: "an NBD export", Scheme: NBDScheme, Protocol: ProtocolNBD, Raw: true, Severable: true, parse: parseNBD}
 	// Export is an export of an NBD server over TCP.
-	Export = Kind{Name: "an NBD export", Protocol: ProtocolNBD, Raw: true, Severable: true, Remote: true, parse: parseNBD}
+	Export = Kind{Name: "an NBD export", Scheme: NBDTCPScheme, Protocol: ProtocolNBD, Raw: true, Severable: true, Remote: true, parse: parseNBD}
 	// RBD is an image of a Ceph cluster.
-	RBD = Kind{Name: "an RBD image", Protocol: ProtocolRBD, Raw: true, Remote: true, Snapshots: true, ClientCache: true, parse: parseRBD}
+	RBD = Kind{
+		Name: "an RBD image", Scheme: RBDScheme, Protocol: ProtocolRBD, Raw: true, Remote: true, Identified: true, Counted: true,
+		Snapshots: true, ClientCache: true, parse: parseRBD,
+	}
 )
+
+var addressed = []Kind{LocalExport, Export, RBD}
 
 // Of returns the kind of storage at the path of a location. For a path in a file tree it returns
 // File: the image itself shows whether it is a device (On).
 func Of(path string) Kind {
-	switch {
-	case strings.HasPrefix(path, RBDScheme):
-		return RBD
-	case strings.HasPrefix(path, NBDTCPScheme):
-		return Export
-	case strings.HasPrefix(path, NBDScheme):
-		return LocalExport
+	for _, kind := range addressed {
+		if strings.HasPrefix(path, kind.Scheme) {
+			return kind
+		}
 	}
 	return File
 }
