@@ -34,7 +34,7 @@ func adviseRegistry(app *cli.App, argv []string, err error) error {
 		return "  " + shell.Line(slices.Concat([]string{session.Program}, connection, words)...)
 	}
 	advice := "Ask the registry:\n" + ask("--socket", address)
-	if session.IsRemote(address) {
+	if session.OverTCP(address) {
 		advice = "Ask the registry as an operator:\n" + ask("--socket", address, "--ca", "CA", "--cert", "CERT", "--key", "KEY") +
 			"\nor on its machine:\n" + ask("--socket", session.RegistrySocket)
 	}

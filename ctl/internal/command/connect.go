@@ -25,7 +25,7 @@ func connect(c *cli.Context) (*client.Client, error) {
 	}
 	target := session.ChooseSocket(c.String("socket"))
 	settings := []client.Setting{client.UnavailableAs(session.CodeUnreachable)}
-	if session.IsRemote(target) {
+	if session.OverTCP(target) {
 		for _, file := range []string{"ca", "cert", "key"} {
 			if c.String(file) == "" {
 				return nil, cmdline.Usagef("--socket %s: --%s is missing: give --ca, --cert and --key, or VOLFERRY_CA, VOLFERRY_CERT and VOLFERRY_KEY; 'volferry-registry issue-cert operator NAME' makes the files", target, file)

@@ -145,7 +145,7 @@ func parseRate(text string) (int64, error) {
 // absolute refuses a relative path, because the daemon has another working directory than the
 // user.
 func absolute(flag, path string) (string, error) {
-	if path == "" || filepath.IsAbs(path) || medium.IsNetwork(path) {
+	if path == "" || filepath.IsAbs(path) || !medium.Of(path).Path {
 		return path, nil
 	}
 	if scheme, _, is := strings.Cut(path, "://"); is {

@@ -195,9 +195,9 @@ func confirmDelete(c *cli.Context, s *session.Session, v *api.Volume) error {
 // keptByDelete describes an image that stays when its volume is deleted, or "": a device is
 // deleted only in its pool, an image at an address never.
 func keptByDelete(l api.Location) string {
-	switch {
-	case medium.IsNetwork(l.Path):
-		return medium.AddressKind(l.Path)
+	switch kind := medium.Of(l.Path); {
+	case !kind.Deletable:
+		return kind.Name
 	case l.Pool == "" && strings.HasPrefix(l.Path, "/dev/"):
 		return "a device in no pool"
 	}

@@ -30,14 +30,14 @@ func ChooseSocket(asked string) string {
 	return DaemonSocket
 }
 
-// IsRemote reports whether target is a registry on another machine.
-func IsRemote(target string) bool { return strings.HasPrefix(target, "https://") }
+// OverTCP reports whether target is the URL of a registry, and not a socket of this machine.
+func OverTCP(target string) bool { return strings.HasPrefix(target, "https://") }
 
 const registryProgram = "volferry-registry"
 
 // program returns the program that should answer.
 func (s *Session) program() string {
-	if target := s.Client.Target(); target == RegistrySocket || IsRemote(target) {
+	if target := s.Client.Target(); target == RegistrySocket || OverTCP(target) {
 		return registryProgram
 	}
 	return DaemonProgram

@@ -35,7 +35,7 @@ func (s *Session) explainUnreachable(ctx context.Context, err error) error {
 	}
 	advice := "Start " + program + ", or name another socket with --socket or VOLFERRY_SOCKET; '" + shell.Line("systemctl", "status", program) +
 		"' shows why it does not run, and '" + program + " check-config' checks its configuration."
-	if IsRemote(s.Client.Target()) {
+	if OverTCP(s.Client.Target()) {
 		advice = ""
 	}
 	return &AdvisedError{Err: &said, Exit: api.ExitUnavailable, Advice: advice}
@@ -44,7 +44,7 @@ func (s *Session) explainUnreachable(ctx context.Context, err error) error {
 // whyNoAnswer ends a line about a missing answer with the commands that show the reason: systemd
 // holds even the socket of a program that does not start. For another machine it is "".
 func (s *Session) whyNoAnswer() string {
-	if IsRemote(s.Client.Target()) {
+	if OverTCP(s.Client.Target()) {
 		return ""
 	}
 	return "; if no answer comes, '" + shell.Line("systemctl", "status", s.program()) + "' or '" + s.program() + " check-config' shows why"
