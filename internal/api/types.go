@@ -42,6 +42,23 @@ func (l Location) IsLUKS() bool { return l.LUKSSecret != "" }
 // IsSlice reports whether the volume is only the first part of the image.
 func (l Location) IsSlice() bool { return l.ImageBytes != 0 }
 
+// SliceBytes returns the size of the volume if it is only the first part of the image, else 0.
+func (l Location) SliceBytes() int64 {
+	if l.IsSlice() {
+		return l.SizeBytes
+	}
+	return 0
+}
+
+// Resized returns the location of the volume with a larger size. A slice of that size may be the
+// whole image.
+func (l Location) Resized(sizeBytes int64) Location {
+	if l.SizeBytes = sizeBytes; l.ImageBytes <= sizeBytes {
+		l.ImageBytes = 0
+	}
+	return l
+}
+
 // WholeBytes returns the size of the image, including the part after a slice.
 func (l Location) WholeBytes() int64 { return max(l.SizeBytes, l.ImageBytes) }
 

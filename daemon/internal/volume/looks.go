@@ -108,7 +108,7 @@ func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 // openInGuests refuses an image that the running guest of its volume does not have open: another
 // image has that path now.
 func (m *Manager) openInGuests(ctx context.Context, v *api.Volume) error {
-	if medium.IsNetwork(v.Location.Path) {
+	if !medium.Of(v.Location.Path).Witnessed {
 		return nil
 	}
 	for i := range v.Attachments {

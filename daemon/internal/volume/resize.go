@@ -9,7 +9,6 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/humanize"
@@ -123,67 +122,11 @@ func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 	if info.Block && l.Format == api.FormatQcow2 {
 		return in.cannot(api.CodeUnsupportedDisk, "it is a qcow2 image on the block device %s, which would have to be made larger with it; move it to a file, or to a raw device, first (volferryctl volume migrate)", l.Path)
 	}
-	if l.IsSlice() {
-		return m.checkSlice(ctx, in, info.SizeBytes)
-	}
-	switch found := info.SizeBytes; {
-	case found < l.SizeBytes:
-		return request.Shrunk(in.VolumeName, l, found)
-	case found > in.SizeBytes:
-		return in.cannot(api.CodeInvalidArgument, "its image %s has %s already, and %s is less; say that size, or a larger one", l.Path, humanize.ExactBytes(found), humanize.ExactBytes(in.SizeBytes)).
-			With("found_bytes", found)
-	case found < in.SizeBytes && in.Block:
-		return m.checkExtension(ctx, in, found)
-	case found < in.SizeBytes:
-		return m.env.checkGrowth(in, in.SizeBytes-found)
-	}
-	return nil
+	return in.part().check(ctx, m.env, info.SizeBytes)
 }
 
 // checkPlace refuses an image in a forbidden place. An instance's image may be anywhere, unless
 // its path is a link.
 func (m *Manager) checkPlace(ctx context.Context, in *resizeInput) error {
 	return m.rules.CheckHeld(ctx, m.env.holders(), in.Location, in.verdict(), in.InstanceID)
-}
-
-func (m *Manager) checkSlice(ctx context.Context, in *resizeInput, foundBytes int64) error {
-	if in.InstanceID == "" {
-		return in.checkSliceSize(foundBytes, nil)
-	}
-	dom, err := m.env.Guests.Domain(ctx, in.InstanceID)
-	if err != nil {
-		return fmt.Errorf("read instance %s: %w", in.InstanceName, err)
-	}
-	return in.checkSliceSize(foundBytes, dom)
-}
-
-// checkExtension refuses a block device that its pool cannot extend.
-func (m *Manager) checkExtension(ctx context.Context, in *resizeInput, found int64) error {
-	if in.Location.Pool == "" {
-		return in.tooSmall(found)
-	}
-	pools, err := m.env.Pools.Pools(ctx)
-	if err != nil {
-		return fmt.Errorf("look at the pools: %w", err)
-	}
-	pool, err := location.Pool(pools, in.Location.Pool)
-	if err != nil {
-		return err
-	}
-	if !pool.Extends {
-		return in.tooSmall(found)
-	}
-	rounded, err := m.env.Pools.RoundedBytes(ctx, pool.Name, in.SizeBytes)
-	added := in.SizeBytes - found
-	switch {
-	case err != nil:
-		return request.HV(err)
-	case rounded != in.SizeBytes:
-		return in.cannot(api.CodeInvalidArgument, "pool %s would make it %s large; say that size", pool.Name, humanize.ExactBytes(rounded)).With("size_bytes", rounded)
-	case pool.FreeBytes < added:
-		return in.cannot(api.CodeNoSpace, "pool %s has %s free, and the volume may grow by %s", pool.Name, humanize.ExactBytes(pool.FreeBytes), humanize.ExactBytes(added)).
-			With("free_bytes", pool.FreeBytes).With("needed_bytes", added)
-	}
-	in.Extends = true
-	return nil
 }

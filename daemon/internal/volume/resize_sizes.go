@@ -29,10 +29,7 @@ func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err err
 	if err != nil {
 		return now, err
 	}
-	now.image = info.SizeBytes
-	if in.Location.IsSlice() {
-		now.image = in.sliceSize(nil, info.SizeBytes)
-	}
+	now.image = in.part().bytes(nil, info.SizeBytes)
 	if in.InstanceID == "" {
 		return now, nil
 	}
@@ -43,10 +40,7 @@ func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err err
 	if err != nil {
 		return now, request.HV(err)
 	}
-	now.dom = dom
-	if in.Location.IsSlice() {
-		now.image = in.sliceSize(dom, info.SizeBytes)
-	}
+	now.dom, now.image = dom, in.part().bytes(dom, info.SizeBytes)
 	if !in.has(dom) {
 		return now, nil
 	}

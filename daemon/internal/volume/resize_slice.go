@@ -5,6 +5,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -13,13 +14,26 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// A volume that is only the beginning of its image (api.Location.IsSlice) gets a larger part. The
-// image does not change: the instance's definition and the registry have the part's size. QEMU
-// cannot enlarge the part of a running guest.
+// A beginning is the part of a volume that is only the beginning of its image
+// (api.Location.IsSlice), and gets more of the image. The image does not change: the instance's
+// definition and the registry have the part's size. QEMU cannot enlarge the part of a running
+// guest.
+type beginning struct{ in *resizeInput }
 
-// checkSliceSize refuses a size beyond the image, and a running guest.
-func (in *resizeInput) checkSliceSize(foundBytes int64, dom *hv.Domain) error {
-	l := in.Location
+func (b beginning) check(ctx context.Context, e *env, foundBytes int64) error {
+	if b.in.InstanceID == "" {
+		return b.checkSize(foundBytes, nil)
+	}
+	dom, err := e.Guests.Domain(ctx, b.in.InstanceID)
+	if err != nil {
+		return fmt.Errorf("read instance %s: %w", b.in.InstanceName, err)
+	}
+	return b.checkSize(foundBytes, dom)
+}
+
+// checkSize refuses a size beyond the image, and a running guest.
+func (b beginning) checkSize(foundBytes int64, dom *hv.Domain) error {
+	in, l := b.in, b.in.Location
 	switch {
 	case foundBytes < in.SizeBytes:
 		return in.cannot(api.CodeUnsupportedDisk, "it is the beginning of %s, which has %s in all; say that size or a smaller one, or make %s larger first, where it was made",
@@ -27,8 +41,8 @@ func (in *resizeInput) checkSliceSize(foundBytes int64, dom *hv.Domain) error {
 	case in.SizeBytes >= l.ImageBytes && in.SizeBytes != foundBytes: // the registry has the image's old size
 		return in.cannot(api.CodeUnsupportedDisk, "it is the beginning of %s, which was made larger since: it had %s in all and has %s; say less than the one, or all of the other",
 			l.Path, humanize.ExactBytes(l.ImageBytes), humanize.ExactBytes(foundBytes)).With("found_bytes", foundBytes).With("size_bytes", in.SizeBytes)
-	case dom != nil && in.sliceSize(dom, foundBytes) > in.SizeBytes: // from an interrupted resize
-		has := in.sliceSize(dom, foundBytes)
+	case dom != nil && b.bytes(dom, foundBytes) > in.SizeBytes: // from an interrupted resize
+		has := b.bytes(dom, foundBytes)
 		return in.cannot(api.CodeInvalidArgument, "its disk of instance %s has %s of %s already, and %s is less; say that size, or a larger one",
 			dom.Name, humanize.ExactBytes(has), l.Path, humanize.ExactBytes(in.SizeBytes)).With("found_bytes", has)
 	case dom != nil && dom.State.Active() && in.SizeBytes != sliceOf(dom.LiveDisk(in.Device), foundBytes):
@@ -38,13 +52,13 @@ func (in *resizeInput) checkSliceSize(foundBytes int64, dom *hv.Domain) error {
 	return nil
 }
 
-// sliceSize returns the size of the volume's part, from its instance's definition. Without an
-// instance this host has no such size, and nothing remains to be done.
-func (in *resizeInput) sliceSize(dom *hv.Domain, imageBytes int64) int64 {
+// bytes takes the size from the instance's definition. Without an instance this host has no such
+// size, and nothing remains to be done.
+func (b beginning) bytes(dom *hv.Domain, imageBytes int64) int64 {
 	if dom == nil {
-		return in.SizeBytes
+		return b.in.SizeBytes
 	}
-	return sliceOf(dom.ConfigDisk(in.Device), imageBytes)
+	return sliceOf(dom.ConfigDisk(b.in.Device), imageBytes)
 }
 
 // sliceOf returns the size of a disk's part of its image, or all of it.
@@ -55,15 +69,27 @@ func sliceOf(disk *hv.Disk, imageBytes int64) int64 {
 	return disk.Top().SliceBytes
 }
 
+// on accepts the old size and, after an unfinished op, a larger part of the image.
+func (b beginning) on(disk *hv.Disk) api.Location {
+	l := b.in.Location
+	switch has := disk.Top().SliceBytes; {
+	case has == 0:
+		l.ImageBytes = 0 // the disk is the whole image
+	case has > l.SizeBytes:
+		l.SizeBytes = has
+	}
+	return l
+}
+
 func (e *env) growSlice(ctx context.Context, in *resizeInput, dom *hv.Domain) error {
 	info, err := e.inspect(ctx, in)
 	if err != nil {
 		return err
 	}
-	if err := in.checkSliceSize(info.SizeBytes, dom); err != nil || dom == nil {
+	if err := (beginning{in}).checkSize(info.SizeBytes, dom); err != nil || dom == nil {
 		return err
 	}
-	err = e.Guests.SetConfigChain(ctx, in.InstanceID, in.Device, location.Chain(in.grown(), in.Block))
+	err = e.Guests.SetConfigChain(ctx, in.InstanceID, in.Device, location.Chain(in.Location.Resized(in.SizeBytes), in.Block))
 	if errors.Is(err, hv.ErrNotFound) {
 		return in.chainChanged(dom)
 	}

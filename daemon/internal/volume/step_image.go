@@ -75,8 +75,8 @@ func (e *env) hasPlace(ctx context.Context, in *input, status api.VolumeStatus) 
 
 func (e *env) observeUnlinked(ctx context.Context, in *input) (op.Observation, error) {
 	at := in.Volume.Location
-	if medium.IsNetwork(at.Path) {
-		return op.Done, nil // an image at an address is not removed
+	if !medium.Of(at.Path).Deletable {
+		return op.Done, nil // its image stays
 	}
 	at.Path = in.Unlink
 	info, err := e.Images.Inspect(ctx, at)

@@ -29,7 +29,7 @@ func LocationFields(l *api.Location) []any {
 // the directory of a shared pool is visible to other hosts, with or without the pool's name, and so
 // is a network address.
 func scopeOf(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (string, error) {
-	if medium.IsRemote(l.Path) {
+	if medium.Of(l.Path).Remote {
 		return scopeShared, nil
 	}
 	var shared bool

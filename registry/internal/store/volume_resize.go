@@ -189,10 +189,7 @@ func (s *Volumes) Grow(ctx context.Context, call Call, ref string, in api.Volume
 }
 
 func (tx resizeTx) setSize(ctx context.Context, v api.Volume, sizeBytes int64) error {
-	grown := v.Location
-	if grown.SizeBytes = sizeBytes; grown.ImageBytes <= sizeBytes {
-		grown.ImageBytes = 0 // the volume is now the whole image
-	}
+	grown := v.Location.Resized(sizeBytes)
 	if err := validate.Location("volume", grown); err != nil {
 		return err
 	}

@@ -167,14 +167,14 @@ func Location(what string, l api.Location) error {
 	if err := Word("name in the pool of the "+what, l.Name); err != nil {
 		return err
 	}
-	switch {
+	switch kind := medium.Of(l.Path); {
 	case l.Path == "" && (l.Pool == "" || l.Name == ""):
 		return Invalid("the %s has neither a path nor a pool with a name", what)
 	case l.Path == "":
 	case len(l.Path) > MaxPath:
 		return Invalid("the path of the %s is longer than %d bytes", what, MaxPath)
-	case medium.IsNetwork(l.Path):
-		if err := networkLocation(what, l); err != nil {
+	case !kind.Path:
+		if err := addressLocation(what, kind, l); err != nil {
 			return err
 		}
 	case !filepath.IsAbs(l.Path) || filepath.Clean(l.Path) != l.Path || l.Path == "/":
@@ -226,19 +226,19 @@ func luks(what string, l api.Location) error {
 	if !l.IsLUKS() {
 		return nil
 	}
-	if l.Format != api.FormatRaw || l.IsSlice() || medium.IsNetwork(l.Path) {
+	if l.Format != api.FormatRaw || l.IsSlice() || medium.Of(l.Path).Raw {
 		return Invalid("the %s is said to be a LUKS container, which only all of a raw file or device can be", what)
 	}
 	return ID("LUKS secret of the "+what, l.LUKSSecret)
 }
 
-// networkLocation checks a location with a network address as its path.
-func networkLocation(what string, l api.Location) error {
-	if err := medium.CheckAddress(l.Path); err != nil {
+// addressLocation checks a location with an address as its path.
+func addressLocation(what string, kind medium.Kind, l api.Location) error {
+	if err := kind.Check(l.Path); err != nil {
 		return err
 	}
-	if l.Pool != "" || l.Format != api.FormatRaw {
-		return Invalid("the %s is %s, which is in no pool and raw", what, medium.AddressKind(l.Path))
+	if l.Pool != "" || kind.Raw && l.Format != api.FormatRaw {
+		return Invalid("the %s is %s, which is in no pool and raw", what, kind.Name)
 	}
 	return nil
 }
