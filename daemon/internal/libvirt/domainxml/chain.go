@@ -12,7 +12,6 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/rbd"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // HasConfigChain reports whether the disk in a definition has exactly this chain, with an explicit
@@ -107,12 +106,9 @@ func setSource(source *etree.Element, img hv.Image, clusters rbd.Clusters) {
 	}
 	removeAll(source, "host")
 	removeAll(source, "auth")
-	switch {
-	case medium.IsRBD(img.Path):
-		setRBD(source, img.Path, clusters)
-	case img.Type == hv.SourceNetwork:
-		setExport(source, img.Path)
-	default:
+	if img.Type == hv.SourceNetwork {
+		protocolAt(img.Path).set(source, img.Path, clusters)
+	} else {
 		attr, _ := sourceAttr(img, clusters) // checked by SetChain
 		source.CreateAttr(attr, img.Path)
 	}
@@ -145,7 +141,7 @@ func sourceAttr(img hv.Image, clusters rbd.Clusters) (string, error) {
 	case hv.SourceBlock:
 		return "dev", nil
 	case hv.SourceNetwork:
-		if err := checkAddress(img.Path, clusters); err != nil {
+		if err := protocolAt(img.Path).check(img.Path, clusters); err != nil {
 			return "", fmt.Errorf("%w: %w", hv.ErrUnsupported, err)
 		}
 		return "protocol", nil

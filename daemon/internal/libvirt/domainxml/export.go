@@ -10,24 +10,30 @@ import (
 	"github.com/beevik/etree"
 	"libvirt.org/go/libvirtxml"
 
+	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/medium"
 )
 
 const (
-	protocolNBD   = "nbd"
 	portNBD       = "10809" // the default
 	transportUnix = "unix"
 	transportTCP  = "tcp" // the default
 	noTLS         = "no"  // libvirt adds it if no TLS was requested
 )
 
-var exportAttributes = []string{"protocol", "name", "tls"}
+// nbdProtocol has the exports of NBD servers.
+type nbdProtocol struct{}
 
-// exportOf returns the address of the NBD export in a source. It returns "" for another source, or
-// for settings that the address cannot express (TLS, a secret, a reconnect delay).
-func exportOf(src *libvirtxml.DomainDiskSource) string {
+func (nbdProtocol) check(address string, _ rbd.Clusters) error {
+	_, err := medium.ParseNBD(address)
+	return err
+}
+
+// address returns "" for a source that is no NBD export, and for settings that the address cannot
+// express (TLS, a secret, a reconnect delay).
+func (nbdProtocol) address(src *libvirtxml.DomainDiskSource, _ rbd.Clusters) string {
 	x := src.Network
-	if x == nil || x.Protocol != protocolNBD || x.TLS != "" && x.TLS != noTLS || len(x.Hosts) != 1 || x.Query != "" || x.TLSHostname != "" ||
+	if x == nil || x.Protocol != medium.ProtocolNBD || x.TLS != "" && x.TLS != noTLS || len(x.Hosts) != 1 || x.Query != "" || x.TLSHostname != "" ||
 		x.Identity != nil || x.KnownHosts != nil || x.Initiator != nil || x.Snapshot != nil || x.Config != nil || x.Reconnect != nil || x.Auth != nil {
 		return ""
 	}
@@ -44,10 +50,10 @@ func exportOf(src *libvirtxml.DomainDiskSource) string {
 	return export.URI()
 }
 
-func exportSource(uri string) *libvirtxml.DomainDiskSourceNetwork {
-	export, _ := medium.ParseNBD(uri) // sourceAttr has checked it
+func (nbdProtocol) source(uri string, _ rbd.Clusters) *libvirtxml.DomainDiskSourceNetwork {
+	export, _ := medium.ParseNBD(uri) // checked before
 	return &libvirtxml.DomainDiskSourceNetwork{
-		Protocol: protocolNBD, Name: export.Name,
+		Protocol: medium.ProtocolNBD, Name: export.Name,
 		Hosts: []libvirtxml.DomainDiskSourceHost{hostOf(export)},
 	}
 }
@@ -60,9 +66,9 @@ func hostOf(export medium.NBDExport) libvirtxml.DomainDiskSourceHost {
 	return libvirtxml.DomainDiskSourceHost{Name: name, Port: port}
 }
 
-func setExport(source *etree.Element, uri string) {
-	export, _ := medium.ParseNBD(uri) // sourceAttr has checked it
-	source.CreateAttr("protocol", protocolNBD)
+func (nbdProtocol) set(source *etree.Element, uri string, _ rbd.Clusters) {
+	export, _ := medium.ParseNBD(uri) // checked before
+	source.CreateAttr("protocol", medium.ProtocolNBD)
 	if export.Name != "" {
 		source.CreateAttr("name", export.Name)
 	}
@@ -76,10 +82,10 @@ func setExport(source *etree.Element, uri string) {
 
 var hostAttributes = []string{"transport", "socket", "name", "port"}
 
-// isExport reports whether exportOf accepts a <source>, as far as its host shows.
-func isExport(source *etree.Element) bool {
+// has reports whether address accepts a <source>, as far as its host shows.
+func (nbdProtocol) has(source *etree.Element) bool {
 	hosts := source.SelectElements("host")
-	if source.SelectAttrValue("protocol", "") != protocolNBD || len(hosts) != 1 || len(hosts[0].ChildElements()) > 0 {
+	if source.SelectAttrValue("protocol", "") != medium.ProtocolNBD || len(hosts) != 1 || len(hosts[0].ChildElements()) > 0 {
 		return false
 	}
 	if slices.ContainsFunc(hosts[0].Attr, func(a etree.Attr) bool { return a.Space != "" || !slices.Contains(hostAttributes, a.Key) }) {
@@ -94,3 +100,5 @@ func isExport(source *etree.Element) bool {
 	}
 	return hosts[0].SelectAttrValue(at, "") != ""
 }
+
+func (nbdProtocol) keeps(child *etree.Element) bool { return child.FullTag() == "host" }

@@ -43,7 +43,7 @@ func sourceOf(img hv.Image, clusters rbd.Clusters) (*libvirtxml.DomainDiskSource
 	case hv.SourceBlock:
 		source.Block = &libvirtxml.DomainDiskSourceBlock{Dev: img.Path}
 	case hv.SourceNetwork:
-		source.Network = networkSource(img.Path, clusters)
+		source.Network = protocolAt(img.Path).source(img.Path, clusters)
 	default:
 		source.File = &libvirtxml.DomainDiskSourceFile{File: img.Path}
 	}

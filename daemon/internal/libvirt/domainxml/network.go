@@ -3,34 +3,56 @@
 package domainxml
 
 import (
+	"github.com/beevik/etree"
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/medium"
 )
 
-func checkAddress(path string, clusters rbd.Clusters) error {
-	if !medium.IsRBD(path) {
-		_, err := medium.ParseNBD(path)
-		return err
+// A protocol reads and writes the <source> of the images at one kind of address.
+type protocol interface {
+	// check refuses an address that no <source> can express.
+	check(address string, clusters rbd.Clusters) error
+	// source returns the source at an address that check accepts.
+	source(address string, clusters rbd.Clusters) *libvirtxml.DomainDiskSourceNetwork
+	// set points a <source> without an image at an address that check accepts.
+	set(source *etree.Element, address string, clusters rbd.Clusters)
+	// address returns the address of the image in a source, or "" if no address can express it.
+	address(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string
+	// has reports whether a <source> is an image of this protocol without unknown settings in its
+	// hosts, which another image would lose.
+	has(source *etree.Element) bool
+	// keeps reports whether a child of such a <source> is not lost with another image.
+	keeps(child *etree.Element) bool
+}
+
+// protocols are the protocols by libvirt's names.
+var protocols = map[string]protocol{medium.ProtocolNBD: nbdProtocol{}, medium.ProtocolRBD: rbdProtocol{}}
+
+// protocolAt returns the protocol of an address. For a text that is no address it returns
+// nbdProtocol, which refuses the text.
+func protocolAt(address string) protocol {
+	if p := protocols[medium.Of(address).Protocol]; p != nil {
+		return p
 	}
-	image, err := medium.ParseRBD(path)
-	if err == nil {
-		_, err = clusters.Find(image)
+	return nbdProtocol{}
+}
+
+// protocolIn returns the protocol that has a <source>, or nil.
+func protocolIn(source *etree.Element) protocol {
+	if p := protocols[source.SelectAttrValue("protocol", "")]; p != nil && p.has(source) {
+		return p
 	}
-	return err
+	return nil
 }
 
 func addressOfSource(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
-	if src.Network != nil && src.Network.Protocol == protocolRBD {
-		return rbdOf(src, clusters)
+	if p := protocols[src.Network.Protocol]; p != nil {
+		return p.address(src, clusters)
 	}
-	return exportOf(src)
+	return ""
 }
 
-func networkSource(uri string, clusters rbd.Clusters) *libvirtxml.DomainDiskSourceNetwork {
-	if medium.IsRBD(uri) {
-		return rbdSource(uri, clusters)
-	}
-	return exportSource(uri)
-}
+// networkAttributes are the attributes of a <source> of a known protocol.
+var networkAttributes = []string{"protocol", "name", "tls"}

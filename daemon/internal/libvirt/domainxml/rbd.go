@@ -17,24 +17,34 @@ import (
 )
 
 const (
-	protocolRBD = "rbd"
-	secretCeph  = "ceph"
+	secretCeph = "ceph"
 )
 
 // PortCeph is the default port of a monitor.
 const PortCeph = "6789"
 
-// rbdOf returns the address of the RBD image in a source, or "". The source must have exactly the
-// monitors, the user and the secret of one configured cluster, and nothing else (a snapshot, a
-// configuration file, encryption). It may be all of the image or its beginning.
-func rbdOf(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
+// rbdProtocol has the RBD images of the configured clusters.
+type rbdProtocol struct{}
+
+func (rbdProtocol) check(address string, clusters rbd.Clusters) error {
+	image, err := medium.ParseRBD(address)
+	if err == nil {
+		_, err = clusters.Find(image)
+	}
+	return err
+}
+
+// address requires exactly the monitors, the user and the secret of one configured cluster, and
+// nothing else (a snapshot, a configuration file, encryption). The source may be all of the image
+// or its beginning.
+func (r rbdProtocol) address(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 	pool, name, _ := strings.Cut(src.Network.Name, "/")
 	for _, id := range clusters.IDs() {
 		image := medium.RBDImage{Cluster: id, Pool: pool, Name: name}
 		if image.Check() != nil {
 			continue
 		}
-		want := &libvirtxml.DomainDiskSource{Network: rbdSource(image.URI(), clusters), Index: src.Index, StartupPolicy: src.StartupPolicy}
+		want := &libvirtxml.DomainDiskSource{Network: r.source(image.URI(), clusters), Index: src.Index, StartupPolicy: src.StartupPolicy}
 		if sliceOf(src, "raw") != 0 {
 			want.Slices = src.Slices
 		}
@@ -64,11 +74,11 @@ func withPlainHosts(src *libvirtxml.DomainDiskSource) *libvirtxml.DomainDiskSour
 	return &plain
 }
 
-func rbdSource(uri string, clusters rbd.Clusters) *libvirtxml.DomainDiskSourceNetwork {
+func (rbdProtocol) source(uri string, clusters rbd.Clusters) *libvirtxml.DomainDiskSourceNetwork {
 	image, _ := medium.ParseRBD(uri)
 	cluster := clusters[image.Cluster]
 	source := &libvirtxml.DomainDiskSourceNetwork{
-		Protocol: protocolRBD, Name: image.Spec(),
+		Protocol: medium.ProtocolRBD, Name: image.Spec(),
 		Auth: &libvirtxml.DomainDiskAuth{Username: cluster.User, Secret: &libvirtxml.DomainDiskSecret{Type: secretCeph, UUID: cluster.Secret}},
 	}
 	for _, monitor := range cluster.Monitors {
@@ -78,8 +88,8 @@ func rbdSource(uri string, clusters rbd.Clusters) *libvirtxml.DomainDiskSourceNe
 	return source
 }
 
-func setRBD(source *etree.Element, uri string, clusters rbd.Clusters) {
-	is := rbdSource(uri, clusters)
+func (r rbdProtocol) set(source *etree.Element, uri string, clusters rbd.Clusters) {
+	is := r.source(uri, clusters)
 	source.CreateAttr("protocol", is.Protocol)
 	source.CreateAttr("name", is.Name)
 	for _, at := range is.Hosts {
@@ -97,23 +107,24 @@ func setRBD(source *etree.Element, uri string, clusters rbd.Clusters) {
 // moveAuth moves the <auth> of an RBD image from the <disk>, where older libvirt had it, into the
 // source.
 func moveAuth(x *libvirtxml.DomainDisk) {
-	if x.Auth == nil || x.Source == nil || x.Source.Network == nil || x.Source.Network.Protocol != protocolRBD || x.Source.Network.Auth != nil {
+	if x.Auth == nil || x.Source == nil || x.Source.Network == nil || x.Source.Network.Protocol != medium.ProtocolRBD || x.Source.Network.Auth != nil {
 		return
 	}
 	x.Source.Network.Auth, x.Auth = x.Auth, nil
 }
 
-var rbdAttributes = []string{"protocol", "name", "tls"}
-
-// isRBD reports whether a <source> is an RBD image without unknown settings in its hosts, which
-// another image would lose. Only rbdOf decides whether the image has an address.
-func isRBD(source *etree.Element) bool {
-	if source == nil || source.SelectAttrValue("protocol", "") != protocolRBD || source.SelectAttrValue("tls", noTLS) != noTLS {
+// has ignores monitors, user and secret. Only address decides whether the image has an address.
+func (rbdProtocol) has(source *etree.Element) bool {
+	if source.SelectAttrValue("protocol", "") != medium.ProtocolRBD || source.SelectAttrValue("tls", noTLS) != noTLS {
 		return false
 	}
 	return !slices.ContainsFunc(source.SelectElements("host"), func(host *etree.Element) bool {
 		return len(host.ChildElements()) > 0 || hasOther(host, "transport", "name", "port")
 	})
+}
+
+func (rbdProtocol) keeps(child *etree.Element) bool {
+	return child.FullTag() == "host" || isCephAuth(child)
 }
 
 // isCephAuth reports whether an <auth> has only a user and the UUID of a secret.

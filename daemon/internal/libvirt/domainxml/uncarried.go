@@ -22,7 +22,7 @@ var sourceAttributes = []string{"file", "dev", "pool", "volume", "index", "start
 func uncarried(disk *etree.Element) string {
 	for _, tag := range []string{"encryption", "auth"} { // older libvirt had them here
 		for _, el := range disk.SelectElements(tag) {
-			if source := disk.SelectElement("source"); isCephAuth(el) && isRBD(source) && source.SelectElement("auth") == nil {
+			if source := disk.SelectElement("source"); isCephAuth(el) && source != nil && (rbdProtocol{}).has(source) && source.SelectElement("auth") == nil {
 				continue
 			}
 			return "<" + tag + ">"
@@ -37,14 +37,14 @@ func uncarried(disk *etree.Element) string {
 }
 
 func uncarriedIn(source *etree.Element) string {
-	export, image := isExport(source), isRBD(source)
+	p := protocolIn(source)
 	for _, attr := range source.Attr {
-		if attr.Space != "" || !slices.Contains(sourceAttributes, attr.Key) && (!export || !slices.Contains(exportAttributes, attr.Key)) && (!image || !slices.Contains(rbdAttributes, attr.Key)) {
+		if attr.Space != "" || !slices.Contains(sourceAttributes, attr.Key) && (p == nil || !slices.Contains(networkAttributes, attr.Key)) {
 			return attr.FullKey() + "="
 		}
 	}
 	for _, child := range source.ChildElements() {
-		if !keepsOwner(child) && !isBeginning(child) && !isLUKS(child) && (!export && !image || child.FullTag() != "host") && (!image || !isCephAuth(child)) {
+		if !keepsOwner(child) && !isBeginning(child) && !isLUKS(child) && (p == nil || !p.keeps(child)) {
 			return "<" + child.FullTag() + ">"
 		}
 	}
@@ -93,7 +93,7 @@ func isPlain(x *libvirtxml.DomainDisk) bool {
 }
 
 func isPlainSource(src *libvirtxml.DomainDiskSource) bool {
-	if src == nil || (src.File == nil && src.Block == nil && src.Volume == nil && exportOf(src) == "") {
+	if src == nil || (src.File == nil && src.Block == nil && src.Volume == nil && nbdProtocol{}.address(src, nil) == "") {
 		return true
 	}
 	return len(labelsOf(src)) == 0 && (src.File == nil || src.File.FDGroup == "") && (src.Volume == nil || src.Volume.Mode == "") &&
