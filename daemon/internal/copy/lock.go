@@ -33,7 +33,7 @@ func (s *Spec) lockDst() (*os.File, error) { return s.lockDstAs(unix.F_WRLCK) }
 // lockDstAs is lockDst with a kind of lock: copies with F_RDLCK share dst with each other only.
 func (s *Spec) lockDstAs(kind int16) (*os.File, error) {
 	path := s.Dst.Path
-	if medium.IsNetwork(path) {
+	if !medium.Of(path).Witnessed {
 		return nil, nil
 	}
 	found, err := s.Files.Find(path, 0)

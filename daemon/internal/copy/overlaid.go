@@ -55,7 +55,7 @@ func (o *overlaid) Close() error {
 func (s *Spec) atAddress() bool {
 	below := s.Src.Backing
 	return s.Src.Format == qemuimg.FormatQCOW2 && below != nil && below.Backing == nil && below.Format == qemuimg.FormatRaw &&
-		(medium.IsNetwork(below.Path) || medium.IsNetwork(s.Dst.Path))
+		(!medium.Of(below.Path).Path || !medium.Of(s.Dst.Path).Path)
 }
 
 // openOverlaid opens Src for a comparison with dst, if atAddress, or returns ErrInUse if another

@@ -8,8 +8,6 @@ import (
 	"os"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/daemon/internal/openfile"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
@@ -74,9 +72,14 @@ func (s *Spec) bestDepth() *depth {
 }
 
 func (s *Spec) image(i Image) qemuimg.Image {
-	img := i.image()
-	img.Files = s.Files
-	return img
+	return hostStorage{s.Files}.image(i)
+}
+
+func (s *Spec) storageOf(i Image) storage {
+	if medium.Of(i.Path).Path {
+		return hostStorage{s.Files}
+	}
+	return serverStorage{s.Network}
 }
 
 func (s *Spec) open(ctx context.Context, i Image) (End, error) { return s.openFor(ctx, i, false, nil) }
@@ -87,15 +90,12 @@ func (s *Spec) openDst(ctx context.Context, lock *os.File) (End, error) {
 
 // openFor opens an image. QEMU opens an image of its own formats; is checks that image's file.
 func (s *Spec) openFor(ctx context.Context, i Image, writable bool, is func(*os.File) error) (End, error) {
-	openEnd := s.OpenEnd
-	switch {
-	case i.Format != qemuimg.FormatRaw, i.LUKS:
+	if i.Format != qemuimg.FormatRaw || i.LUKS {
 		return openServed(ctx, s.image(i), s.KeepBase, qemuimg.ServeOptions{Writable: writable, Is: is, Passphrase: s.Passphrase})
-	case openEnd != nil:
-	case medium.IsNetwork(i.Path):
-		openEnd = func(path string, writable bool) (End, error) { return openExport(ctx, s.Network, path, writable) }
-	default:
-		openEnd = func(path string, writable bool) (End, error) { return openFile(s.Files, path, writable, unix.O_DIRECT) }
+	}
+	openEnd := s.OpenEnd
+	if openEnd == nil {
+		openEnd = s.storageOf(i).opener(ctx)
 	}
 	end, err := openEnd(i.Path, writable)
 	if err != nil || !i.Slice {
@@ -149,14 +149,7 @@ func (s *Spec) sameSize(ctx context.Context) (int64, error) {
 }
 
 func (s *Spec) statedSize(ctx context.Context, i Image) (n int64, err error) {
-	if medium.IsNetwork(i.Path) {
-		n, err = s.Network.SizeBytes(ctx, i.Path)
-		if err == nil && i.Slice && n > i.SizeBytes {
-			n = i.SizeBytes
-		}
-	} else {
-		n, err = qemuimg.VirtualSize(ctx, s.image(i))
-	}
+	n, err = s.storageOf(i).sizeBytes(ctx, i)
 	if err == nil && i.SizeBytes != 0 && i.SizeBytes != n {
 		err = &SizeError{Path: i.Path, Bytes: n, WantBytes: i.SizeBytes}
 	}
@@ -164,7 +157,7 @@ func (s *Spec) statedSize(ctx context.Context, i Image) (n int64, err error) {
 }
 
 func sameImage(a, b string) (bool, error) {
-	if medium.IsNetwork(a) || medium.IsNetwork(b) {
+	if !medium.Of(a).Path || !medium.Of(b).Path {
 		return a == b, nil
 	}
 	statA, err := os.Stat(a)

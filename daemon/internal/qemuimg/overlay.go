@@ -63,16 +63,16 @@ func overlayAt(path string, backing Image) Image {
 // validateBacking refuses a backing image that no header may name. An image at an address must be
 // raw.
 func validateBacking(backing Image) error {
-	if backing.LUKS && (medium.IsNetwork(backing.Path) || backing.Format != FormatRaw) {
+	kind := medium.Of(backing.Path)
+	switch {
+	case backing.LUKS && (kind.Raw || backing.Format != FormatRaw):
 		return &ImageError{backing.Path, "only a raw file or device can be a LUKS container"}
-	}
-	if !medium.IsNetwork(backing.Path) {
+	case kind.Path:
 		return backing.validate()
-	}
-	if backing.Format != FormatRaw {
+	case kind.Raw && backing.Format != FormatRaw:
 		return &ImageError{backing.Path, "what is at an address can only be raw"}
 	}
-	return medium.CheckAddress(backing.Path)
+	return kind.Check(backing.Path)
 }
 
 // CheckOverlay reads the header of the overlay at path, and reports whether the overlay is empty:
