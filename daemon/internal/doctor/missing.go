@@ -20,7 +20,7 @@ func (d *Doctor) missing(ctx context.Context, attached []api.Volume) []api.Check
 	out := []api.Check{}
 	for _, vol := range attached {
 		path := vol.Location.Path
-		if medium.IsNetwork(path) {
+		if !medium.Of(path).Witnessed {
 			continue
 		}
 		fingerprint, err := d.Storage.Fingerprint(ctx, path)

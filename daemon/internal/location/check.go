@@ -19,11 +19,17 @@ const maxPathBytes = 4095
 // CheckPath refuses paths that libvirt or QEMU could interpret differently (invalid_argument), and
 // paths that CheckPlace or CheckOpen refuses. The directory must exist, the image need not.
 func (r Rules) CheckPath(ctx context.Context, path string) error {
+	if medium.Of(path).Path {
+		if err := checkText(path); err != nil {
+			return err
+		}
+	}
+	return r.checkPlaced(ctx, path)
+}
+
+func checkText(path string) error {
 	bad := func(why string) error {
 		return api.Errorf(api.CodeInvalidArgument, "path %.120q %s", path, why)
-	}
-	if medium.IsNetwork(path) {
-		return r.CheckPlace(ctx, path)
 	}
 	switch {
 	case len(path) > maxPathBytes:
@@ -35,7 +41,7 @@ func (r Rules) CheckPath(ctx context.Context, path string) error {
 	case filepath.Clean(path) != path:
 		return bad("is not clean: say " + filepath.Clean(path))
 	}
-	return r.checkPlaced(ctx, path)
+	return nil
 }
 
 // checkPlaced refuses a path in one of Volferry's own directories, and paths that CheckPlace or
@@ -53,7 +59,7 @@ func (r Rules) checkPlaced(ctx context.Context, path string) error {
 }
 
 func (r Rules) checkNotOwn(path string) error {
-	if medium.IsNetwork(path) {
+	if !medium.Of(path).Path {
 		return nil
 	}
 	real, err := resolve(path)

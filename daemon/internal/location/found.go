@@ -150,7 +150,7 @@ func (r Rules) CheckOpen(path string) error {
 // RealPath is CheckOpen, and returns the image's path without links, or path if it is absent or
 // its filesystem does not answer.
 func (r Rules) RealPath(path string) (string, error) {
-	if medium.IsNetwork(path) {
+	if !medium.Of(path).Path {
 		return path, nil
 	}
 	if _, err := Stat(path); isAbsent(err) || errors.Is(err, ErrNoAnswer) {

@@ -16,17 +16,20 @@ import (
 
 // Image returns the image at a location; block: it is a block device.
 func Image(l api.Location, block bool) hv.Image {
-	img := hv.Image{Type: hv.SourceFile, Format: string(l.Format), Path: l.Path, LUKSSecret: l.LUKSSecret}
+	return hv.Image{
+		Type: sourceType(medium.On(l.Path, block)), Format: string(l.Format), Path: l.Path,
+		SliceBytes: l.SliceBytes(), LUKSSecret: l.LUKSSecret,
+	}
+}
+
+func sourceType(kind medium.Kind) string {
 	switch {
-	case medium.IsNetwork(l.Path):
-		img.Type = hv.SourceNetwork
-	case block:
-		img.Type = hv.SourceBlock
+	case !kind.Path:
+		return hv.SourceNetwork
+	case kind.Filesystem:
+		return hv.SourceFile
 	}
-	if l.IsSlice() {
-		img.SliceBytes = l.SizeBytes
-	}
-	return img
+	return hv.SourceBlock
 }
 
 // Chain returns the chain of a volume at a location, top first, with the stored base images of a
@@ -61,11 +64,11 @@ func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 // Directory returns the directory that a process must traverse for the image at path. For an
 // export it is the directory of the server's socket, or else the root.
 func Directory(path string) string {
-	if medium.IsRemote(path) {
+	if medium.Of(path).Remote {
 		return "/"
 	}
-	if e, err := medium.ParseNBD(path); err == nil {
-		path = e.Socket
+	if node, _, err := nodeOf(path); err == nil {
+		path = node
 	}
 	return filepath.Dir(path)
 }
@@ -143,7 +146,7 @@ func Opens(ctx context.Context, ps Processes, dom *hv.Domain, path string) (bool
 		}
 		unknown = errors.Join(unknown, err)
 	}
-	if place.network {
+	if !place.kind.Witnessed {
 		return false, unknown // its callers are moves without addresses, so QEMU need not be queried
 	}
 	files, err := ps.OpenFiles(ctx, dom.ID, path)

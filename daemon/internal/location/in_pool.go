@@ -37,7 +37,7 @@ func InPoolOnceConnected(ctx context.Context, h PoolVolumes, l api.Location) (ap
 // inPool is InPool. If no pool has the image, may lists its location in each pool that sees it
 // only once connected.
 func inPool(ctx context.Context, h PoolVolumes, l api.Location) (in api.Location, may []api.Location, err error) {
-	if l.Pool != "" || l.Path == "" || medium.IsNetwork(l.Path) {
+	if l.Pool != "" || l.Path == "" || !medium.Of(l.Path).Path {
 		return l, nil, nil
 	}
 	pools, err := h.Pools(ctx)

@@ -77,7 +77,7 @@ func foreignIn(dir string, pools []hv.PoolInfo) *foreignLink {
 	if pool := poolAround(dir, pools); pool != nil {
 		return &foreignLink{pool: pool}
 	}
-	if openfile.IsDevicePath(dir + "/") {
+	if openfile.MadeByRoot(dir + "/") {
 		return nil // only root makes links there
 	}
 	if fs, err := FilesystemOf(dir); err != nil || !fs.Local() {

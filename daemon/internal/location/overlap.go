@@ -24,7 +24,7 @@ func (p Place) Meets(path string) (same, overlaps bool, err error) {
 	return false, overlaps, err
 }
 
-func (p Place) isHere() bool { return p.madeOf != nil && !p.network && !p.absent && p.err == nil }
+func (p Place) isHere() bool { return p.madeOf != nil && p.kind.Path && !p.absent && p.err == nil }
 
 // overlap reports whether one of two places is made of the other. Both exist here, and one is a
 // block device.

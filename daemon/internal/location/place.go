@@ -13,11 +13,11 @@ import (
 // Place is the target of a path at one moment: an image, or the name for a new image.
 type Place struct {
 	path string
+	kind medium.Kind
 	id   Identity
-	// network: it is the export with this name of the NBD server at the socket id, or the image at
-	// this network address. Two addresses of one server are not recognized.
-	network bool
-	export  string
+	// export is the name of the export at the NBD server with the socket id, or the address of an
+	// image that no node of this host leads to. Two addresses of one server are not recognized.
+	export string
 	// absent: nothing is at the path. dir and name are then the place where it would be made, if
 	// its directory exists.
 	absent bool
@@ -30,26 +30,35 @@ type Place struct {
 // PlaceOf finds the target of a path. If the target is unknown, the path is compared as text, and
 // a path with another text may be the same.
 func PlaceOf(path string) Place {
-	p := Place{path: path}
-	if medium.IsNetwork(path) {
-		p.network = true
-		if medium.IsRemote(path) {
-			p.err, p.export = medium.CheckAddress(path), path
-			return p
-		}
-		var e medium.NBDExport
-		if e, p.err = medium.ParseNBD(path); p.err != nil {
-			return p
-		}
-		p.export, path = e.Name, e.Socket
+	p := Place{path: path, kind: medium.Of(path)}
+	var node string
+	if node, p.export, p.err = nodeOf(path); p.err != nil || p.kind.Remote {
+		return p
 	}
-	p.id, p.err = Identify(path)
+	p.id, p.err = Identify(node)
 	p.madeOf = sync.OnceValues(func() (parts, error) { return madeOf(p.id) })
 	if isAbsent(p.err) {
 		p.absent, p.err = true, nil
-		p.findName(path, maxLinks)
+		p.findName(node, maxLinks)
 	}
 	return p
+}
+
+// nodeOf returns the path of the file, device or socket of this host that leads to the image at a
+// path, and the name of the export there. An image that several hosts find by its address has no
+// node; its name is the address.
+func nodeOf(path string) (node, export string, err error) {
+	switch kind := medium.Of(path); {
+	case kind.Path:
+		return path, "", nil
+	case kind.Remote:
+		return "", path, kind.Check(path)
+	}
+	e, err := medium.ParseNBD(path)
+	if err != nil {
+		return "", "", err
+	}
+	return e.Socket, e.Name, nil
 }
 
 // maxLinks is how many symbolic links are followed, as in the kernel.
@@ -107,12 +116,12 @@ func (p Place) compare(path string) (same bool, other Place, err error) {
 	if path == p.path {
 		return true, other, nil
 	}
-	if p.err != nil && p.network == medium.IsNetwork(path) {
+	if p.err != nil && p.kind.Path == medium.Of(path).Path {
 		return false, other, p.err
 	}
 	other = PlaceOf(path)
 	switch {
-	case p.network != other.network || p.export != other.export:
+	case p.kind.Path != other.kind.Path || p.export != other.export:
 		return false, other, nil
 	case other.err != nil && p.cannotBeOn(path):
 		return false, other, nil

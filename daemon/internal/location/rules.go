@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // Rules define where on this host a volume may be. The zero Rules permit nothing.
@@ -43,66 +42,6 @@ type Storage interface {
 }
 
 const devices = "/dev"
-
-// CheckPlace refuses (permission_denied) a path that is neither in an active pool nor in
-// AllowedPaths; the message has the operator's options. For a file it checks the path without
-// links: a link in an allowed directory is not enough. For a block device the given name counts
-// too, since /dev/vg/lv is a link to /dev/dm-N.
-func (r Rules) CheckPlace(ctx context.Context, path string) error {
-	if medium.IsNetwork(path) {
-		return r.checkAddress(path)
-	}
-	real, err := resolve(path)
-	if err != nil {
-		return api.Errorf(api.CodeInvalidArgument, "path %.120q is in a directory that does not exist%s", path, hiddenByUnit(path))
-	}
-	device, err := isDevice(real)
-	if err != nil {
-		return api.Errorf(api.CodeInvalidArgument, "cannot use path %.120q: %v", path, err)
-	}
-	if filepath.Clean(path) != path { // its text is not reliable
-		path = real
-	}
-	if device {
-		return r.checkDevice(ctx, path, real)
-	}
-	return r.checkFile(ctx, path, real)
-}
-
-// checkAddress refuses an address that the configuration does not permit: a definition could name
-// any server.
-func (r Rules) checkAddress(path string) error {
-	if !medium.IsRBD(path) {
-		return r.checkExport(path)
-	}
-	image, err := medium.ParseRBD(path)
-	if err == nil {
-		_, err = r.RBD.Find(image)
-	}
-	return err
-}
-
-func (r Rules) checkExport(path string) error {
-	e, err := medium.ParseNBD(path)
-	if err != nil {
-		return err
-	}
-	if e.Server != "" {
-		if slices.Contains(r.NBDServers, e.Server) {
-			return nil
-		}
-		return api.Errorf(api.CodePermissionDenied, "NBD server %s is not in nbd_servers of volferryd.toml, with this name and port; list it there", e.Server)
-	}
-	real, err := resolve(e.Socket)
-	if err != nil {
-		return api.Errorf(api.CodeInvalidArgument, "socket %s is in a directory that does not exist%s", e.Socket, hiddenByUnit(e.Socket))
-	}
-	if slices.ContainsFunc(r.AllowedPaths, func(entry string) bool { return !IsOfDevices(entry) && within(real, entry) }) {
-		return nil
-	}
-	return api.Errorf(api.CodePermissionDenied, "socket %s of an NBD server is not in allowed_paths of volferryd.toml; list its directory %s there",
-		e.Socket, filepath.Dir(real))
-}
 
 // isDevice reports whether there is a block device, or would have to be one: everything in /dev is
 // a device, except the files in memory.
@@ -158,7 +97,7 @@ func (r Rules) blockPoolAt(ctx context.Context, path string) (string, error) {
 }
 
 func (r Rules) checkFile(ctx context.Context, path, real string) error {
-	if slices.ContainsFunc(r.AllowedPaths, func(entry string) bool { return !IsOfDevices(entry) && within(real, entry) }) {
+	if r.allowsFile(real) {
 		return nil
 	}
 	pools, err := r.pools(ctx)
@@ -174,6 +113,11 @@ func (r Rules) checkFile(ctx context.Context, path, real string) error {
 		outside.Message = fmt.Sprintf("%s is in no active pool, and not in allowed_paths of volferryd.toml; %s is a directory of the system and no place for volumes: take one in a pool", path, filepath.Dir(real))
 	}
 	return outside
+}
+
+// allowsFile reports whether AllowedPaths permit a file or socket at a path without links.
+func (r Rules) allowsFile(real string) bool {
+	return slices.ContainsFunc(r.AllowedPaths, func(entry string) bool { return !IsOfDevices(entry) && within(real, entry) })
 }
 
 func (r Rules) pools(ctx context.Context) ([]hv.PoolInfo, error) {

@@ -21,7 +21,7 @@ var access = unix.Access
 // how to name one. Block devices can be written wherever their nodes are. It accepts an absent
 // path.
 func CheckWritable(path string) error {
-	if medium.IsNetwork(path) {
+	if !medium.Of(path).Filesystem {
 		return nil // a read-only mount does not prevent connections to a socket
 	}
 	real, err := resolve(path)

@@ -100,7 +100,7 @@ func (f Files) check(img *Image, kind uint32) (err error) {
 	switch img.Block = kind == unix.S_IFBLK; {
 	case !img.Block && kind != unix.S_IFREG:
 		return &Error{img.Path, "neither a regular file nor a block device"}
-	case IsDevicePath(img.Path):
+	case MadeByRoot(img.Path):
 		if !img.Block {
 			return &Error{img.Path, "no block device, and nothing else in /dev can be an image"}
 		}
@@ -211,8 +211,8 @@ func realPath(f *os.File) (string, error) {
 
 func procPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
-// IsDevicePath reports whether a clean path is in /dev, where only root makes nodes and links; not
-// in /dev/shm.
-func IsDevicePath(path string) bool {
+// MadeByRoot reports whether only root makes the nodes and links at a clean path: the path is in
+// /dev, and not in /dev/shm.
+func MadeByRoot(path string) bool {
 	return strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/")
 }

@@ -27,7 +27,8 @@ func (e *Env) RestingOf(ctx context.Context, id string) ([]api.Attachment, error
 func (e *Env) OnItsDevices(ctx context.Context, verb, name string, atts []api.Attachment) error {
 	silent := false
 	for _, a := range atts {
-		if silent && medium.IsNetwork(a.Location.Path) {
+		witnessed := medium.Of(a.Location.Path).Witnessed
+		if silent && !witnessed {
 			continue
 		}
 		if err := e.locations.CheckImages(a.Location); err != nil {
@@ -37,7 +38,7 @@ func (e *Env) OnItsDevices(ctx context.Context, verb, name string, atts []api.At
 		if api.CodeOf(err) == api.CodeChainChanged {
 			return image.Prefixed(fmt.Sprintf("cannot %s instance %s: volume %s", verb, name, a.VolumeName), err)
 		}
-		silent = silent || err != nil && medium.IsNetwork(a.Location.Path)
+		silent = silent || err != nil && !witnessed
 	}
 	return nil
 }
