@@ -44,10 +44,10 @@ func (l Location) IsSlice() bool { return l.ImageBytes != 0 }
 
 // SliceBytes returns the size of the volume if it is only the first part of the image, else 0.
 func (l Location) SliceBytes() int64 {
-	if l.IsSlice() {
-		return l.SizeBytes
+	if l.ImageBytes == 0 {
+		return 0
 	}
-	return 0
+	return l.SizeBytes
 }
 
 // Resized returns the location of the volume with a larger size. A slice of that size may be the
@@ -65,10 +65,10 @@ func (l Location) WholeBytes() int64 { return max(l.SizeBytes, l.ImageBytes) }
 // VolumeBytes returns the size of the volume in an image of this size. The bytes after a slice do
 // not belong to the volume.
 func (l Location) VolumeBytes(imageBytes int64) int64 {
-	if l.IsSlice() && imageBytes > l.SizeBytes {
-		return l.SizeBytes
+	if l.ImageBytes == 0 {
+		return imageBytes
 	}
-	return imageBytes
+	return min(imageBytes, l.SizeBytes)
 }
 
 // InstanceState is the state of an instance.

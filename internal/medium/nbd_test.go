@@ -20,7 +20,7 @@ func TestTheAddressOfAnExportIsReadAsItWasWritten(t *testing.T) {
 		{Name: "a/b:c@d", Server: "n:65535"},
 	} {
 		got, err := medium.ParseNBD(want.URI())
-		if err != nil || got != want || !medium.IsNetwork(want.URI()) {
+		if err != nil || got != want || medium.Of(want.URI()).Path {
 			t.Errorf("%s is read as %+v, %v", want.URI(), got, err)
 		}
 	}

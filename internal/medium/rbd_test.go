@@ -15,7 +15,7 @@ const cluster = "5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11"
 func TestTheAddressOfAnRBDImageIsReadAsItWasWritten(t *testing.T) {
 	for _, want := range []medium.RBDImage{{cluster, "rbd", "web"}, {cluster, "a.b_c-d+e", "9"}} {
 		got, err := medium.ParseRBD(want.URI())
-		if err != nil || got != want || !medium.IsRemote(want.URI()) || !medium.IsNetwork(want.URI()) || medium.CheckAddress(want.URI()) != nil {
+		if err != nil || got != want || !medium.Of(want.URI()).Remote || medium.Of(want.URI()).Path || medium.Of(want.URI()).Check(want.URI()) != nil {
 			t.Errorf("%s is read as %+v, %v", want.URI(), got, err)
 		}
 	}

@@ -81,7 +81,7 @@ var remoteFiles sync.Map
 // fileOf is what the server of an export has its bytes in, a file with what an RBD image has by
 // now, and every other path itself.
 func fileOf(path string) string {
-	if medium.IsRBD(path) {
+	if _, err := medium.ParseRBD(path); err == nil {
 		return cephFile(path)
 	}
 	if known, _ := remoteFiles.Load(path); known != nil {

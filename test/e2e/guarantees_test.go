@@ -43,7 +43,7 @@ func (h *host) startsTrial(t *testing.T) *trialStart {
 		if fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil { // which is no use of it
 			s.images[path] = os.NewFile(uintptr(fd), path)
 			t.Cleanup(func() { _ = s.images[path].Close() })
-		} else if !medium.IsNetwork(path) {
+		} else if medium.Of(path).Witnessed {
 			t.Fatalf("open volume %s at %s: %v", v.Name, path, err)
 		}
 	}

@@ -49,13 +49,10 @@ const larger = ", larger"
 func (h *host) kindAt(t *testing.T, l api.Location) string {
 	t.Helper()
 	d := deviceAt(l.Path)
-	switch {
-	case medium.IsRBD(l.Path):
-		return "RBD image"
-	case medium.IsRemote(l.Path):
-		return "NBD export over TCP"
-	case medium.IsNetwork(l.Path):
-		return "NBD export"
+	addressed := map[string]string{medium.RBDScheme: "RBD image", medium.NBDTCPScheme: "NBD export over TCP", medium.NBDScheme: "NBD export"}
+	switch scheme := medium.Of(l.Path).Scheme; {
+	case scheme != "":
+		return addressed[scheme]
 	case l.IsLUKS() && strings.HasPrefix(l.Path, "/dev/"):
 		return "LUKS container on a device"
 	case l.IsLUKS():

@@ -210,7 +210,7 @@ func (g *guest) assertHoldsOnlyItsDisks(t *testing.T) {
 	t.Helper()
 	var want []string
 	for _, s := range g.persistentSlots(t) {
-		if !medium.IsNetwork(s.Source) { // which is no file that QEMU has open
+		if medium.Of(s.Source).Witnessed { // which is no file that QEMU has open
 			want = append(want, deviceNode(t, s.Source))
 		}
 	}
@@ -362,9 +362,5 @@ func (g *guest) check(t *testing.T, target string, l api.Location) *lab.History 
 
 // volumeAt is what is at a location, for who reads it there.
 func volumeAt(l api.Location) lab.Volume {
-	v := lab.Volume{Path: fileOf(l.Path), Format: string(l.Format)}
-	if l.IsSlice() {
-		v.SliceBytes = l.SizeBytes
-	}
-	return v
+	return lab.Volume{Path: fileOf(l.Path), Format: string(l.Format), SliceBytes: l.SliceBytes()}
 }

@@ -102,7 +102,7 @@ func (i *Images) note(what, path string) {
 
 // info returns the fake's data about an image, or image.ErrAbsent.
 func (i *Images) info(path string) (hvtest.ImageInfo, error) {
-	if i.Places != nil && !medium.IsNetwork(path) {
+	if i.Places != nil && medium.Of(path).Path {
 		img, err := openfile.Files{Places: i.Places}.Find(path, 0)
 		switch {
 		case err == nil:
@@ -224,7 +224,7 @@ func (i *Images) RealPath(path string) (string, error) { return path, nil }
 
 // Remove unlinks an image, but no device or image at an address.
 func (i *Images) Remove(ctx context.Context, path string) error {
-	if medium.IsNetwork(path) {
+	if !medium.Of(path).Deletable {
 		return i.Stuck
 	}
 	return i.RemoveMade(ctx, path, "")
@@ -236,7 +236,7 @@ func (i *Images) RemoveMade(ctx context.Context, path, fingerprint string) error
 	if i.Stuck != nil || i.isDevice(path) {
 		return i.Stuck
 	}
-	if now, err := i.Fingerprint(ctx, path); err == nil && fingerprint != "" && now != fingerprint && medium.IsNetwork(path) {
+	if now, err := i.Fingerprint(ctx, path); err == nil && fingerprint != "" && now != fingerprint && !medium.Of(path).Path {
 		return fmt.Errorf("%s is another image by now: %s, and was %s", path, now, fingerprint)
 	}
 	if err := i.Fake.Remove(path); !errors.Is(err, fs.ErrNotExist) {
@@ -251,7 +251,7 @@ func (i *Images) isDevice(path string) bool {
 
 // Rights returns the same rights for every image except exports.
 func (i *Images) Rights(_ context.Context, path string) (*image.Rights, error) {
-	if medium.IsNetwork(path) {
+	if !medium.Of(path).Path {
 		return nil, nil
 	}
 	return &image.Rights{UID: 1000, GID: 1000, Mode: 0o640}, nil
@@ -353,7 +353,7 @@ func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
 		return image.Stamp{}, fs.ErrPermission
 	}
 	info, err := i.info(path)
-	if medium.IsNetwork(path) {
+	if !medium.Of(path).Witnessed {
 		return image.Stamp{SizeBytes: info.SizeBytes}, err
 	}
 	stamp := image.Stamp{Boot: i.Fake.BootID(), BootedNS: timeOf(info.Before)}
@@ -374,7 +374,7 @@ func timeOf(write int64) int64 {
 
 // Fingerprint distinguishes an image from a later image at its path.
 func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
-	if medium.IsNetwork(path) && !medium.IsRBD(path) {
+	if !medium.Of(path).Identified {
 		return "export " + path, nil
 	}
 	info, err := i.info(path)
@@ -416,7 +416,7 @@ func (i *Images) Beside(path string) ([]string, error) { return i.Fake.Beside(pa
 
 // AllocatedBytes returns the allocated size of an image.
 func (i *Images) AllocatedBytes(path string) (int64, error) {
-	if medium.IsNetwork(path) {
+	if !medium.Of(path).Filesystem {
 		return 0, fs.ErrNotExist
 	}
 	info, err := i.Fake.Info(path)

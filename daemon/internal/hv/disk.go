@@ -13,7 +13,7 @@ const (
 	SourceFile  = "file"
 	SourceBlock = "block"
 	// SourceNetwork is an export of an NBD server or an RBD image; Path is its address
-	// (medium.IsNetwork), or empty for other network sources.
+	// (medium.Kind), or empty for other network sources.
 	SourceNetwork = "network"
 )
 

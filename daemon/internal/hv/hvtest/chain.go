@@ -141,7 +141,7 @@ func checkChain(chain []hv.Image) error {
 }
 
 func checkImage(img hv.Image) error {
-	if img.Path == "" || img.Format == "" || (img.Type != hv.SourceFile && img.Type != hv.SourceBlock && img.Type != hv.SourceNetwork) || (img.Type == hv.SourceNetwork) != medium.IsNetwork(img.Path) {
+	if img.Path == "" || img.Format == "" || (img.Type != hv.SourceFile && img.Type != hv.SourceBlock && img.Type != hv.SourceNetwork) || (img.Type == hv.SourceNetwork) == medium.Of(img.Path).Path {
 		return fmt.Errorf("%w: image %+v", hv.ErrUnsupported, img)
 	}
 	if img.SliceBytes != 0 && img.Format != Raw {

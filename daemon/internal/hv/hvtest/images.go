@@ -271,7 +271,7 @@ func (m *Images) open(path string) (*image, error) {
 	return img, nil
 }
 
-func isLocked(path string) bool { return !medium.IsNetwork(path) }
+func isLocked(path string) bool { return medium.Of(path).Witnessed }
 
 func (m *Images) openForWrite(path string) (*image, error) {
 	if readers, writers := m.holders(path); readers+writers > 0 && isLocked(path) {

@@ -232,10 +232,10 @@ func (f *Fake) EndConnections(ctx context.Context, id, address string) error {
 		}
 		for i := range dom.Live {
 			disk := &dom.Live[i]
-			if medium.IsNBD(address) && slices.ContainsFunc(disk.Chain, func(img hv.Image) bool { return img.Path == address }) {
+			if medium.Of(address).Severable && slices.ContainsFunc(disk.Chain, func(img hv.Image) bool { return img.Path == address }) {
 				f.violate("the connections of domain %s to %s were ended, where its guest has disk %s", dom.Name, address, disk.Target)
 			}
-			if j := dom.jobs[disk.Target]; j != nil && j.dst.Path == address && medium.IsNBD(address) {
+			if j := dom.jobs[disk.Target]; j != nil && j.dst.Path == address && medium.Of(address).Severable {
 				f.breakJob(dom, disk)
 			}
 		}

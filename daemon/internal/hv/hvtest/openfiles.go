@@ -26,7 +26,7 @@ func (f *Fake) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.
 			return hv.ErrNotActive
 		}
 		for _, path := range paths {
-			if _, err := f.open(path); err != nil && !medium.IsNetwork(path) {
+			if _, err := f.open(path); err != nil && medium.Of(path).Witnessed {
 				return err
 			}
 			found = append(found, dom.has(path)...)
@@ -43,10 +43,11 @@ func (f *Fake) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.
 // own answer, if it can be queried.
 func (d *domain) has(path string) (found []hv.OpenFile) {
 	pid := firstPID + d.Run
-	if medium.IsNetwork(path) && d.lost() {
+	witnessed := medium.Of(path).Witnessed
+	if !witnessed && d.lost() {
 		return []hv.OpenFile{{Path: path, PID: pid, Writable: true}}
 	}
-	if medium.IsNetwork(path) {
+	if !witnessed {
 		for i, h := range d.opens() {
 			if h.path == path {
 				found = append(found, hv.OpenFile{Path: path, PID: pid, Node: fmt.Sprintf("libvirt-%d-storage", i), Writable: h.writable})
