@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package medium has the kinds of storage that an image can be on, and their addresses.
 package medium
 
 import "strings"

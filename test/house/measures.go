@@ -160,7 +160,8 @@ func (t *tree) migrationKinds() int {
 	return many
 }
 
-// kindNames are predicates and fields that tell the kind of a storage.
+// kindNames are predicates and fields that tell the kind of a storage. A decision asks a property
+// instead (medium.Kind).
 var kindNames = map[string]bool{
 	"IsNetwork": true, "IsRBD": true, "IsNBD": true, "IsSlice": true, "IsLUKS": true, "IsRemote": true, "IsLinkedClone": true,
 	"IsDevicePath": true, "DstBlock": true, "SrcBlock": true, "ConnectDst": true, "KeepsBase": true,

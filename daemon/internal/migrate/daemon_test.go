@@ -232,7 +232,7 @@ func (d *daemon) moved(mig api.Migration) {
 	img := rawImage(mig.Dst.Path)
 	img.Format = string(mig.Dst.Format)
 	switch {
-	case medium.IsNetwork(img.Path):
+	case !medium.Of(img.Path).Path:
 		img.Type = hv.SourceNetwork
 	case d.world.Images.Devices[img.Path], strings.HasPrefix(img.Path, "/dev/"):
 		img.Type = hv.SourceBlock

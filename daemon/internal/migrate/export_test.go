@@ -155,7 +155,7 @@ func TestAGuestThatAMoveHasAskedByItsMonitorIsNamedForAsLongAsItsProcessLives(t 
 		inBubbleOn(t, world, hv.StateRunning, func(t *testing.T, d *daemon) {
 			want := 1
 			bitmaps := d.world.Registry.CurrentVolume().Location.Format == api.FormatQcow2
-			if d.world.Src.Type != hv.SourceNetwork && !medium.IsNetwork(d.world.To.ToPath) && !bitmaps {
+			if d.world.Src.Type != hv.SourceNetwork && medium.Of(d.world.To.ToPath).Path && !bitmaps {
 				want = 0
 			}
 			id := d.migrate()

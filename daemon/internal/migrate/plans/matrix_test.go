@@ -23,7 +23,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
-	"github.com/volferry/volferry/internal/medium"
 )
 
 // The volume and the instance of a world.
@@ -161,7 +160,7 @@ func startedOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World
 // writes to src any more.
 func (p *phase) snapshotSrc(t *testing.T) {
 	t.Helper()
-	if !medium.IsRBD(p.spec.Src.Path) {
+	if !p.spec.SrcKind().Snapshots {
 		return
 	}
 	name := rbd.SnapshotName(testMigration)
@@ -294,7 +293,7 @@ func TestStartOfflineMatrix(t *testing.T) {
 // snapshotIsMade checks that a src that is an RBD image has the snapshot of its move, and was not
 // written since.
 func (p *phase) snapshotIsMade() error {
-	if !medium.IsRBD(p.spec.Src.Path) {
+	if !p.spec.SrcKind().Snapshots {
 		return nil
 	}
 	s, err := p.ImageSnapshot(context.Background(), p.spec.Src.Path, rbd.SnapshotName(testMigration))
