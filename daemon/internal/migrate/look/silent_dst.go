@@ -36,7 +36,7 @@ const (
 
 // DstAnswers returns an error if dst does not answer. The job continues.
 func (e *Env) DstAnswers(ctx context.Context, s *move.Spec) error {
-	return dstIsSilent(ctx, s, e.askDst(ctx, s))
+	return dstIsSilent(ctx, s, e.images.Answers(ctx, s.Dst.Path))
 }
 
 // DstStillAnswers has the op planned again if dst does not answer right before the guest is
@@ -53,7 +53,7 @@ func (e *Env) DstStillAnswers(ctx context.Context, s *move.Spec) error {
 func (e *Env) DstAnswersQuickly(ctx context.Context, s *move.Spec) error {
 	asking, cancel := context.WithTimeout(ctx, quickAnswer)
 	defer cancel()
-	return dstIsSilent(ctx, s, e.askDst(asking, s))
+	return dstIsSilent(ctx, s, e.images.Answers(asking, s.Dst.Path))
 }
 
 // LeaveSilentDstInPause ends our job into a dst that does not answer, and returns an error. The
@@ -82,7 +82,7 @@ func (e *Env) LeaveSilentDst(ctx context.Context, s *move.Spec) error {
 		return e.GuestError(ctx, s, err)
 	}
 	for range 2 {
-		if e.askDst(ctx, s) == nil {
+		if e.images.Answers(ctx, s.Dst.Path) == nil {
 			return nil
 		}
 	}
@@ -94,13 +94,6 @@ func (e *Env) LeaveSilentDst(ctx context.Context, s *move.Spec) error {
 		return nil
 	}
 	return e.leaveDst(ctx, s)
-}
-
-func (e *Env) askDst(ctx context.Context, s *move.Spec) error {
-	if !s.DstKind().Severable {
-		return nil
-	}
-	return e.images.Answers(ctx, s.Dst.Path)
 }
 
 func dstIsSilent(ctx context.Context, s *move.Spec, silent error) error {
@@ -123,7 +116,7 @@ type Silence struct {
 // guest's QEMU would die of that, and returns an error. waits describes why the guest waits.
 func (w *Silence) Heard(ctx context.Context, e *Env, s *move.Spec) (waits string, err error) {
 	if now := e.now(); now.Sub(w.asked) >= SilentAfter {
-		silent := e.askDst(ctx, s)
+		silent := e.images.Answers(ctx, s.Dst.Path)
 		w.asked = e.now()
 		switch {
 		case silent == nil:
