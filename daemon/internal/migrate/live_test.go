@@ -337,6 +337,14 @@ func TestAMoveThatCouldNotBeFollowedIsRefusedBeforeAnythingIsDone(t *testing.T) 
 		"a page cache that another host does not see": {func(_ *testing.T, d *daemon, _ *api.LiveVolume) {
 			d.world.Registry.Vol.Attachments = append(d.world.Registry.Vol.Attachments, api.Attachment{ID: testVolume, InstanceID: testVolume, Host: "other"})
 		}, api.CodeUnsupportedDisk},
+		"a transient disk": {func(t *testing.T, d *daemon, _ *api.LiveVolume) {
+			must(t, d.world.Destroy(testInstance))
+			d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Transient = true })
+		}, api.CodeUnsupportedDisk},
+		"a setting that a move would lose": {func(t *testing.T, d *daemon, _ *api.LiveVolume) {
+			must(t, d.world.Destroy(testInstance))
+			d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Uncarried = "<reservations> in its <source>" })
+		}, api.CodeUnsupportedDisk},
 		"no export": {func(_ *testing.T, d *daemon, _ *api.LiveVolume) {
 			d.world.Inject(hvtest.Fault{Call: "CanTrack", Err: hv.ErrBusy})
 		}, api.CodeInstanceBusy},

@@ -61,6 +61,9 @@ func (c *Checks) checkLiveGuest(ctx context.Context, v *api.LiveVolume, att api.
 	if err != nil {
 		return err
 	}
+	if reason := Immovable(disk); reason != "" {
+		return Unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
+	}
 	if disk.Top().Format != string(api.FormatRaw) {
 		return Unsupported(s, "disk %s of instance %s is opened as %s, and only a raw one can be followed", s.Target, dom.Name, disk.Top().Format)
 	}
