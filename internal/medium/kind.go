@@ -3,7 +3,10 @@
 // Package medium has the kinds of storage that an image can be on, and their addresses.
 package medium
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Kind is a kind of storage, described by the properties that decide what a program may do with an
 // image there. A program that only passes a path on needs none of them.
@@ -34,13 +37,10 @@ type Kind struct {
 	Deletable bool
 	// Resizable: Volferry makes the image larger, or passes a larger size on to the guest.
 	Resizable bool
-	// Identified: the storage tells the image from another image that has its name later.
-	Identified bool
-	// Counted: the storage counts the clients on all hosts that have the image open.
-	Counted bool
 	// Led: the image may be the source or the destination of a move that the registry leads.
 	Led bool
-	// Snapshots: the storage makes snapshots, and tells whether the image was written since.
+	// Snapshots: the storage makes snapshots (package rbd of the daemon), and tells whether the
+	// image was written since.
 	Snapshots bool
 	// Severable: QEMU can end its connection to a server that does not answer.
 	Severable bool
@@ -60,10 +60,10 @@ const (
 // addresses, and a package of the daemon that opens its images.
 var (
 	File = Kind{
-		Name: "a file", Path: true, Filesystem: true, Witnessed: true, Deletable: true, Resizable: true, Identified: true, Led: true,
+		Name: "a file", Path: true, Filesystem: true, Witnessed: true, Deletable: true, Resizable: true, Led: true,
 	}
 	Device = Kind{
-		Name: "a block device", Path: true, Witnessed: true, OwnWrites: true, Deletable: true, Resizable: true, Identified: true, Led: true,
+		Name: "a block device", Path: true, Witnessed: true, OwnWrites: true, Deletable: true, Resizable: true, Led: true,
 	}
 	// LocalExport is an export of an NBD server at a Unix socket of the host.
 	LocalExport = Kind{Name: "an NBD export", Scheme: NBDScheme, Protocol: ProtocolNBD, Raw: true, Severable: true, parse: parseNBD}
@@ -71,12 +71,15 @@ var (
 	Export = Kind{Name: "an NBD export", Scheme: NBDTCPScheme, Protocol: ProtocolNBD, Raw: true, Severable: true, Remote: true, parse: parseNBD}
 	// RBD is an image of a Ceph cluster.
 	RBD = Kind{
-		Name: "an RBD image", Scheme: RBDScheme, Protocol: ProtocolRBD, Raw: true, Remote: true, Identified: true, Counted: true,
+		Name: "an RBD image", Scheme: RBDScheme, Protocol: ProtocolRBD, Raw: true, Remote: true,
 		Snapshots: true, ClientCache: true, parse: parseRBD,
 	}
 )
 
 var addressed = []Kind{LocalExport, Export, RBD}
+
+// Addressed returns the kinds of storage that have addresses.
+func Addressed() []Kind { return slices.Clone(addressed) }
 
 // Of returns the kind of storage at the path of a location. For a path in a file tree it returns
 // File: the image itself shows whether it is a device (On).

@@ -11,7 +11,7 @@ import (
 // InUse describes the holder of an image besides domains and, for an RBD image, the clients that
 // ours counts.
 func (i *Images) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
-	if medium.Of(path).Counted {
+	if medium.Of(path).Protocol == medium.ProtocolRBD {
 		// A guest may start or stop between two counts: image.Storage counts again too.
 		for look := 1; ; look++ {
 			others, err := i.otherClients(ctx, path, ours)

@@ -374,7 +374,7 @@ func timeOf(write int64) int64 {
 
 // Fingerprint distinguishes an image from a later image at its path.
 func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
-	if !medium.Of(path).Identified {
+	if medium.Of(path).Protocol == medium.ProtocolNBD {
 		return "export " + path, nil
 	}
 	info, err := i.info(path)

@@ -195,7 +195,10 @@ func (j *blockJobs) EndConnections(ctx context.Context, id, address string) erro
 	if err != nil || !medium.Of(address).Severable {
 		return err
 	}
-	names, _ := qmp.NodesAt(nodes, address, j.clusters)
+	names, _, err := qmp.NodesAt(nodes, address, j.clusters)
+	if err != nil {
+		return err
+	}
 	var connections []yanked
 	for _, name := range names {
 		connections = append(connections, yanked{Type: "block-node", Node: name})

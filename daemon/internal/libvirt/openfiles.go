@@ -108,7 +108,10 @@ func (ps *guestProcesses) openNodes(ctx context.Context, id string, pid int, add
 			found = append(found, hv.OpenFile{Path: address, PID: pid, Writable: true})
 			continue
 		}
-		names, writable := qmp.NodesAt(nodes, address, ps.clusters)
+		names, writable, err := qmp.NodesAt(nodes, address, ps.clusters)
+		if err != nil {
+			return nil, err
+		}
 		for _, name := range names {
 			found = append(found, hv.OpenFile{Path: address, PID: pid, Node: name, Writable: writable})
 		}

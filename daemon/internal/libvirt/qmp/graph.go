@@ -3,7 +3,6 @@
 package qmp
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -24,18 +23,25 @@ type Node struct {
 	DirtyBitmaps []Bitmap `json:"dirty-bitmaps"`
 }
 
-// The drivers of nodes: NBD exports, RBD images, and the format node that libvirt before 9.10 puts
-// over them.
-const (
-	driverNBD = "nbd"
-	driverRBD = "rbd"
-	driverRaw = "raw"
-)
+// driverRaw is the driver of the format node that libvirt before 9.10 puts over the node of an
+// image at an address.
+const driverRaw = "raw"
+
+// addressOf returns the address of the image of a node, or "", by the protocol of the address:
+// QEMU names the driver of the node as libvirt names the protocol.
+var addressOf = map[string]func(*Node, rbd.Clusters) string{
+	medium.ProtocolNBD: (*Node).export,
+	medium.ProtocolRBD: (*Node).image,
+}
 
 // NodesAt finds the nodes with their own connection to an address. Whether such a node may write
 // depends on the format node over it, if any: libvirt opens the lower node with all permissions
-// that a format node could need. So each read-only format node offsets one writable node.
-func NodesAt(nodes []Node, address string, clusters rbd.Clusters) (names []string, writable bool) {
+// that a format node could need. So each read-only format node offsets one writable node. An error
+// means that it is unknown how QEMU names the nodes of such an address.
+func NodesAt(nodes []Node, address string, clusters rbd.Clusters) (names []string, writable bool, err error) {
+	if addressOf[medium.Of(address).Protocol] == nil {
+		return nil, false, fmt.Errorf("look for %s in QEMU's block graph: its nodes are unknown", address)
+	}
 	writers := 0
 	for _, n := range nodes {
 		if n.address(clusters) != address {
@@ -53,34 +59,46 @@ func NodesAt(nodes []Node, address string, clusters rbd.Clusters) (names []strin
 			names = append(names, n.Name)
 		}
 	}
-	return names, writable || writers > 0
+	return names, writable || writers > 0, nil
 }
 
 // address returns the location path of the network image of a node, or of the node below it, or
 // "".
 func (n *Node) address(clusters rbd.Clusters) string {
-	switch n.Driver {
-	case driverNBD:
-		return n.export()
-	case driverRBD:
-		return n.image(clusters)
-	case driverRaw:
-		if options, is := strings.CutPrefix(n.File, optionsPrefix); is {
-			var over struct {
-				File json.RawMessage `json:"file"`
-			}
-			if json.Unmarshal([]byte(options), &over) != nil {
-				return ""
-			}
-			below := Node{File: optionsPrefix + string(over.File)}
-			return cmp.Or(below.image(clusters), exportIn(over.File))
+	if read := addressOf[n.Driver]; read != nil {
+		return read(n, clusters)
+	}
+	if n.Driver != driverRaw {
+		return ""
+	}
+	below := n.below()
+	for _, read := range addressOf {
+		if address := read(below, clusters); address != "" {
+			return address
 		}
-		return n.export()
 	}
 	return ""
 }
 
-func (n *Node) export() string {
+// below returns the node below a raw node, with its file name alone.
+func (n *Node) below() *Node {
+	options, is := strings.CutPrefix(n.File, optionsPrefix)
+	if !is {
+		return n
+	}
+	var over struct {
+		File json.RawMessage `json:"file"`
+	}
+	if json.Unmarshal([]byte(options), &over) != nil {
+		return &Node{}
+	}
+	return &Node{File: optionsPrefix + string(over.File)}
+}
+
+func (n *Node) export(rbd.Clusters) string {
+	if options, is := strings.CutPrefix(n.File, optionsPrefix); is {
+		return exportIn([]byte(options))
+	}
 	// QEMU writes no name for the default export of a server.
 	file := strings.Replace(n.File, "nbd+unix://?", medium.NBDScheme+"?", 1)
 	if server, is := strings.CutPrefix(file, medium.NBDTCPScheme); is && !strings.Contains(server, "/") {
@@ -103,7 +121,7 @@ func exportIn(options []byte) string {
 		Host   string `json:"server.host"`
 		Port   string `json:"server.port"`
 	}
-	if json.Unmarshal(options, &named) != nil || named.Driver != driverNBD {
+	if json.Unmarshal(options, &named) != nil || named.Driver != medium.ProtocolNBD {
 		return ""
 	}
 	export := medium.NBDExport{Name: named.Export, Socket: named.Socket}
@@ -124,7 +142,7 @@ const optionsPrefix = "json:"
 func (n *Node) image(clusters rbd.Clusters) string {
 	options, is := strings.CutPrefix(n.File, optionsPrefix)
 	var named map[string]any
-	if !is || json.Unmarshal([]byte(options), &named) != nil || named["driver"] != driverRBD || named["snapshot"] != nil || named["namespace"] != nil {
+	if !is || json.Unmarshal([]byte(options), &named) != nil || named["driver"] != medium.ProtocolRBD || named["snapshot"] != nil || named["namespace"] != nil {
 		return ""
 	}
 	image := medium.RBDImage{}

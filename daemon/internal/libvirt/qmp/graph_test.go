@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/rbd"
+	"github.com/volferry/volferry/internal/medium"
 )
 
 // Output of QEMU 7.2 under libvirt 9.0, and the expected output where libvirt omits raw.
@@ -50,7 +51,7 @@ func TestTheGraphSaysWhetherAnExportIsOpenAndMayBeWritten(t *testing.T) {
 		"the default export":         {[]Node{node("nbd", "nbd+unix://?socket=/run/nbd.sock", false)}, "nbd+unix:///?socket=/run/nbd.sock", true, true},
 		"the default export of TCP":  {[]Node{node("nbd", "nbd://nbd.example:10809", true)}, "nbd://nbd.example:10809/", true, false},
 	} {
-		if names, writable := NodesAt(c.nodes, c.address, nil); len(names) > 0 != c.is || writable != c.writable {
+		if names, writable, err := NodesAt(c.nodes, c.address, nil); err != nil || len(names) > 0 != c.is || writable != c.writable {
 			t.Errorf("%s: open %v, writable %v", name, names, writable)
 		}
 	}
@@ -101,8 +102,20 @@ func TestTheGraphSaysHowManyClientsOfAnRBDImageThereAre(t *testing.T) {
 		"what QEMU has cut off":         {[]Node{{Driver: "rbd", File: "json:" + options[:40]}, {Driver: "raw", File: "json:" + options[:40]}}, 0, false},
 		"a driver of the options alone": {[]Node{{Driver: "file", File: "json:" + options}}, 0, false},
 	} {
-		if names, writable := NodesAt(c.nodes, address, clusters); len(names) != c.clients || writable != c.writable {
+		if names, writable, err := NodesAt(c.nodes, address, clusters); err != nil || len(names) != c.clients || writable != c.writable {
 			t.Errorf("%s: open as %v, writable %v", name, names, writable)
 		}
+	}
+}
+
+// Without the nodes of a kind every witness of its images would be silent.
+func TestTheNodesOfEachKindOfAddressAreKnown(t *testing.T) {
+	for _, kind := range medium.Addressed() {
+		if addressOf[kind.Protocol] == nil {
+			t.Errorf("the nodes of %s are unknown", kind.Name)
+		}
+	}
+	if names, _, err := NodesAt([]Node{{Driver: "file", File: "/srv/web.raw"}}, "/srv/web.raw", nil); err == nil {
+		t.Errorf("a path has the nodes %v, want an error", names)
 	}
 }
