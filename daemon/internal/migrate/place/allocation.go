@@ -17,7 +17,7 @@ func (e *Env) Allocate(ctx context.Context, s *move.Spec) error {
 	if s.Allocation != api.AllocationThick {
 		return nil
 	}
-	err := e.images.Allocate(ctx, s.Dst.Path, s.DstFileBytes())
+	err := e.maker.Allocate(ctx, s.Dst.Path, s.DstFileBytes())
 	if errors.Is(err, errors.ErrUnsupported) {
 		e.log.Info("a destination gets its room as it is written to: its filesystem gives none before", "migration", s.MigrationID, "path", s.Dst.Path)
 		return nil

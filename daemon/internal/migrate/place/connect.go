@@ -17,11 +17,11 @@ func (e *Env) connectDestination(ctx context.Context, r *op.Run, s *move.Spec) e
 	if err := r.Note(ctx, note); err != nil {
 		return err
 	}
-	if err := location.Connect(ctx, e.hv, s.Dst.Path, "cannot migrate volume "+s.VolumeName); err != nil {
+	if err := location.Connect(ctx, e.devices, s.Dst.Path, "cannot migrate volume "+s.VolumeName); err != nil {
 		return e.move.HVError(err)
 	}
 	// The pool of dst was determined before it had a device, or not at all.
-	if err := location.CheckPool(ctx, e.hv, s.Dst, "cannot migrate volume "+s.VolumeName); err != nil {
+	if err := location.CheckPool(ctx, e.pools, s.Dst, "cannot migrate volume "+s.VolumeName); err != nil {
 		return e.move.HVError(err)
 	}
 	if err := e.look.CheckFree(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
@@ -45,13 +45,13 @@ func (e *Env) disconnectDestination(ctx context.Context, s *move.Spec) error {
 	if err := e.dstLeft(ctx, s); err != nil {
 		return err
 	}
-	return location.Disconnect(ctx, e.hv, s.Dst.Path)
+	return location.Disconnect(ctx, e.devices, s.Dst.Path)
 }
 
 // disconnectSource disconnects a target's src that the volume has left, unless a domain of this
 // host names it.
 func (e *Env) disconnectSource(ctx context.Context, s *move.Spec) error {
-	connectable, err := location.Connectable(ctx, e.hv, s.Src.Path)
+	connectable, err := location.Connectable(ctx, e.devices, s.Src.Path)
 	if err != nil || !connectable {
 		return e.move.HVError(err)
 	}
@@ -59,5 +59,5 @@ func (e *Env) disconnectSource(ctx context.Context, s *move.Spec) error {
 		e.log.Warn("src is left connected: it is in use", "migration", s.MigrationID, "path", s.Src.Path, "err", err)
 		return nil
 	}
-	return location.Disconnect(ctx, e.hv, s.Src.Path)
+	return location.Disconnect(ctx, e.devices, s.Src.Path)
 }

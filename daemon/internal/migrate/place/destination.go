@@ -18,7 +18,7 @@ func (e *Env) noteMade(ctx context.Context, r *op.Run, s *move.Spec, note move.D
 		return nil
 	}
 	if s.Dst.Format == api.FormatRaw && s.DstKind().Filesystem && s.SrcKind().Filesystem {
-		left, err := e.images.StoreLike(ctx, s.Dst.Path, s.Src.Path)
+		left, err := e.rights.StoreLike(ctx, s.Dst.Path, s.Src.Path)
 		if err != nil {
 			return err
 		}

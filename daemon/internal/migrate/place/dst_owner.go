@@ -52,7 +52,7 @@ func (e *Env) poolHasDst(ctx context.Context, s *move.Spec) (bool, error) {
 	if s.Dst.Pool == "" {
 		return false, nil
 	}
-	_, err := e.hv.LookupVolume(ctx, s.Dst.Pool, s.Dst.Name)
+	_, err := e.pools.LookupVolume(ctx, s.Dst.Pool, s.Dst.Name)
 	if errors.Is(err, hv.ErrNotFound) {
 		return false, nil
 	}

@@ -19,14 +19,19 @@ import (
 type Env struct {
 	claims   *location.Claims
 	copier   copier
+	devices  location.Connector
+	domains  domains
 	fence    *move.Fence
 	history  history
 	host     func(context.Context) (move.Host, error)
-	hv       hypervisor
 	images   images
 	log      *slog.Logger
+	maker    imageMaker
 	mayMove  func(ctx context.Context, volumeID string) error
+	pools    pools
 	registry registry
+	remover  imageRemover
+	rights   imageRights
 
 	look *look.Env
 	move *move.Env
@@ -38,14 +43,19 @@ func New(d *move.Deps, lookEnv *look.Env, moveEnv *move.Env, sealEnv *seal.Env) 
 	return &Env{
 		claims:   d.Claims,
 		copier:   d.Copier,
+		devices:  d.HV,
+		domains:  d.HV,
 		fence:    d.Fence,
 		history:  d.History,
 		host:     d.Host,
-		hv:       d.HV,
 		images:   d.Images,
 		log:      d.Log,
+		maker:    d.Images,
 		mayMove:  d.MayMove,
+		pools:    d.HV,
 		registry: d.Registry,
+		remover:  d.Images,
+		rights:   d.Images,
 		look:     lookEnv,
 		move:     moveEnv,
 		seal:     sealEnv,

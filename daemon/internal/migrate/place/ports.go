@@ -7,36 +7,51 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
 )
 
-type hypervisor interface {
-	Connectable(ctx context.Context, path string) (bool, error)
-	ConnectDevice(ctx context.Context, path string) error
-	DisconnectDevice(ctx context.Context, path string) error
+// domains reads the domains of this host, and what their processes have open.
+type domains interface {
 	Domains(ctx context.Context) ([]hv.Domain, error)
-	Pools(ctx context.Context) ([]hv.PoolInfo, error)
-	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error)
-	LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error)
-	DeleteVolume(ctx context.Context, pool, name string) error
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
 
+// pools makes, finds and deletes volumes of the pools.
+type pools interface {
+	location.PoolVolumes
+	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error)
+	DeleteVolume(ctx context.Context, pool, name string) error
+}
+
+// images describes images.
 type images interface {
-	Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error
-	CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error
-	GiveRights(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
-	GiveBack(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
 	Fingerprint(ctx context.Context, path string) (string, error)
 	Written(ctx context.Context, path string) (bool, error)
-	RemoveMade(ctx context.Context, path, fingerprint string) error
 	RealPath(path string) (string, error)
-	Remove(ctx context.Context, path string) error
+}
+
+// imageMaker makes the image of dst, with its space.
+type imageMaker interface {
+	Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error
+	CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error
 	Allocate(ctx context.Context, path string, sizeBytes int64) error
-	StoreLike(ctx context.Context, path, like string) ([]string, error)
+}
+
+// imageRemover removes images.
+type imageRemover interface {
+	Remove(ctx context.Context, path string) error
+	RemoveMade(ctx context.Context, path, fingerprint string) error
 	MayWrite(path string) error
+}
+
+// imageRights gives images their rights and attributes.
+type imageRights interface {
+	GiveRights(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
+	GiveBack(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
+	StoreLike(ctx context.Context, path, like string) ([]string, error)
 }
 
 type copier interface {

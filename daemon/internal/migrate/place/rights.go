@@ -25,7 +25,7 @@ func (e *Env) giveDstRights(ctx context.Context, s *move.Spec) error {
 	if rightsOfDst(s) == nil {
 		return nil
 	}
-	left, err := e.images.GiveRights(ctx, s.Dst.Path, rightsOfDst(s))
+	left, err := e.rights.GiveRights(ctx, s.Dst.Path, rightsOfDst(s))
 	e.warnRefusedRights(s, s.Dst.Path, left)
 	return err
 }
@@ -39,7 +39,7 @@ func (e *Env) GiveBackSrcRights(ctx context.Context, s *move.Spec) {
 	is, err := e.seal.IsSource(ctx, s)
 	if err == nil && is {
 		var left []string
-		left, err = e.images.GiveBack(ctx, s.Src.Path, s.SrcRights)
+		left, err = e.rights.GiveBack(ctx, s.Src.Path, s.SrcRights)
 		e.warnRefusedRights(s, s.Src.Path, left)
 	}
 	if err != nil {

@@ -82,7 +82,7 @@ func (e *Env) fillDevice(ctx context.Context, r *op.Run, s *move.Spec) error {
 }
 
 func (e *Env) createOnDevice(ctx context.Context, s *move.Spec, fingerprint string) error {
-	err := e.images.CreateOnDevice(ctx, s.Dst.Path, s.SizeBytes(), fingerprint)
+	err := e.maker.CreateOnDevice(ctx, s.Dst.Path, s.SizeBytes(), fingerprint)
 	if other := (*image.ReplacedError)(nil); errors.As(err, &other) {
 		return seal.DstReplaced(s.Dst.Path, fingerprint, other.Found)
 	}
@@ -135,7 +135,7 @@ func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *move.Spec, note
 }
 
 func (e *Env) createAtPath(ctx context.Context, r *op.Run, s *move.Spec, note move.DstNote) error {
-	return e.images.Create(ctx, s.DstImage(), s.SizeBytes(), image.NewFile{
+	return e.maker.Create(ctx, s.DstImage(), s.SizeBytes(), image.NewFile{
 		Temporary: note.Temporary,
 		Backing:   s.DstChain()[1:],
 		Rights:    rightsOfDst(s),
@@ -153,13 +153,13 @@ func (e *Env) createInPool(ctx context.Context, r *op.Run, s *move.Spec, note mo
 	if s.DstOnDevice() {
 		format = api.FormatRaw // for the pool; the qcow2 image is made on it later
 	}
-	vol, err := e.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(format), s.DstRoomBytes(), s.DstChain()[1:])
+	vol, err := e.pools.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(format), s.DstRoomBytes(), s.DstChain()[1:])
 	if err != nil {
 		return err
 	}
 	if vol.Path != s.Dst.Path {
 		err := api.Errorf(api.CodeInternal, "pool %s made %s where %s was reserved", s.Dst.Pool, vol.Path, s.Dst.Path)
-		return errors.Join(err, e.hv.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name))
+		return errors.Join(err, e.pools.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name))
 	}
 	return e.noteMade(ctx, r, s, note)
 }

@@ -104,7 +104,7 @@ func (e *Env) releasedError(err error) error {
 func (e *Env) removeReleased(ctx context.Context, in *ReleasedInput) error {
 	src := in.Spec.Src
 	if src.Pool != "" {
-		err := e.hv.DeleteVolume(ctx, src.Pool, src.Name)
+		err := e.pools.DeleteVolume(ctx, src.Pool, src.Name)
 		if errors.Is(err, hv.ErrNotFound) {
 			err = cmp.Or(e.checkReleasedPool(ctx, in), err)
 		}
@@ -117,7 +117,7 @@ func (e *Env) removeReleased(ctx context.Context, in *ReleasedInput) error {
 	case err != nil:
 		return e.releasedError(err)
 	}
-	return e.move.HVError(e.images.Remove(ctx, real))
+	return e.move.HVError(e.remover.Remove(ctx, real))
 }
 
 // CheckReleased refuses a src that is not the released src of its migration, is in use, or was
@@ -183,7 +183,7 @@ func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) erro
 	case !kind.Filesystem && s.Src.Pool == "":
 		return in.cannot(api.CodeUnsupportedDisk, "it is %s in no pool, which is removed where it was made", kind.Name)
 	case s.Src.Pool == "":
-		return e.images.MayWrite(s.Src.Path)
+		return e.remover.MayWrite(s.Src.Path)
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (e *Env) checkReleasedPool(ctx context.Context, in *ReleasedInput) error {
 	if name == "" {
 		return nil
 	}
-	pools, err := e.hv.Pools(ctx)
+	pools, err := e.pools.Pools(ctx)
 	if err != nil {
 		return e.move.HVError(err)
 	}
@@ -236,12 +236,12 @@ func (e *Env) ReleasedChange(ctx context.Context, in *ReleasedInput) (change ima
 
 // checkNotOpen refuses a src that a domain's process has open, whatever libvirt reports.
 func (e *Env) checkNotOpen(ctx context.Context, in *ReleasedInput) error {
-	doms, err := e.hv.Domains(ctx)
+	doms, err := e.domains.Domains(ctx)
 	if err != nil {
 		return e.releasedError(err)
 	}
 	for i := range doms {
-		held, err := witness.Look(ctx, e.hv, doms[i].ID, doms[i].Name, in.Spec.Src.Path)
+		held, err := witness.Look(ctx, e.domains, doms[i].ID, doms[i].Name, in.Spec.Src.Path)
 		if err != nil {
 			return err
 		}

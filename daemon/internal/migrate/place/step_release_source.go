@@ -67,12 +67,12 @@ func (e *Env) DeleteSource(ctx context.Context, s *move.Spec, opID string) (kept
 			return err
 		}
 		if s.Src.Pool != "" {
-			if err := e.hv.DeleteVolume(ctx, s.Src.Pool, s.Src.Name); err != nil {
+			if err := e.pools.DeleteVolume(ctx, s.Src.Pool, s.Src.Name); err != nil {
 				return cmp.Or(e.poolUnusable(ctx, s.Src, "which this migration has left", "call again"), err)
 			}
 			return nil
 		}
-		return e.images.Remove(ctx, s.Src.Path)
+		return e.remover.Remove(ctx, s.Src.Path)
 	})
 	switch {
 	case errors.Is(err, location.ErrCannotTell):

@@ -105,7 +105,7 @@ func (e *Env) removeTemporary(ctx context.Context, s *move.Spec, note move.DstNo
 	if note.Temporary == "" {
 		return nil
 	}
-	return e.images.RemoveMade(ctx, temporaryPath(s, note), "")
+	return e.remover.RemoveMade(ctx, temporaryPath(s, note), "")
 }
 
 func temporaryPath(s *move.Spec, note move.DstNote) string {
@@ -133,9 +133,9 @@ func (e *Env) removeDestination(ctx context.Context, s *move.Spec, note move.Dst
 		return err
 	}
 	if s.Dst.Pool == "" {
-		return e.images.RemoveMade(ctx, s.Dst.Path, note.Print)
+		return e.remover.RemoveMade(ctx, s.Dst.Path, note.Print)
 	}
-	if err := e.hv.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name); err != nil {
+	if err := e.pools.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name); err != nil {
 		return e.move.HVError(cmp.Or(e.poolUnusable(ctx, s.Dst, "which this migration has made", "cancel again"), err))
 	}
 	return nil
@@ -144,7 +144,7 @@ func (e *Env) removeDestination(ctx context.Context, s *move.Spec, note move.Dst
 // poolUnusable returns why an image cannot be deleted from its pool, nil if the pool's state is
 // not the reason. Only the operator can change that, and then repeats the call.
 func (e *Env) poolUnusable(ctx context.Context, l api.Location, what, again string) error {
-	pools, err := e.hv.Pools(ctx)
+	pools, err := e.pools.Pools(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // the caller returns its first error
 	}
