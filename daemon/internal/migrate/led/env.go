@@ -7,6 +7,7 @@ package led
 import (
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
@@ -16,13 +17,16 @@ import (
 
 // Env has the steps of this package.
 type Env struct {
-	copier   copier
-	guards   guards
-	history  history
-	hv       hypervisor
-	images   images
-	now      func() time.Time
-	registry registry
+	copier    copier
+	domains   domains
+	guards    guards
+	history   history
+	images    images
+	limits    hv.WriteLimits
+	now       func() time.Time
+	processes processes
+	registry  registry
+	tracker   tracker
 
 	blockjob *blockjob.Env
 	look     *look.Env
@@ -34,17 +38,20 @@ type Env struct {
 // New makes an Env.
 func New(d *move.Deps, blockjobEnv *blockjob.Env, lookEnv *look.Env, moveEnv *move.Env, sealEnv *seal.Env, transferEnv *transfer.Env) *Env {
 	return &Env{
-		copier:   d.Copier,
-		guards:   d.Guards,
-		history:  d.History,
-		hv:       d.HV,
-		images:   d.Images,
-		now:      d.Now,
-		registry: d.Registry,
-		blockjob: blockjobEnv,
-		look:     lookEnv,
-		move:     moveEnv,
-		seal:     sealEnv,
-		transfer: transferEnv,
+		copier:    d.Copier,
+		domains:   d.HV,
+		guards:    d.Guards,
+		history:   d.History,
+		images:    d.Images,
+		limits:    d.HV,
+		now:       d.Now,
+		processes: d.HV,
+		registry:  d.Registry,
+		tracker:   d.HV,
+		blockjob:  blockjobEnv,
+		look:      lookEnv,
+		move:      moveEnv,
+		seal:      sealEnv,
+		transfer:  transferEnv,
 	}
 }

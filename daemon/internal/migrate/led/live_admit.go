@@ -124,7 +124,7 @@ func (e *Env) onlyGuestsHave(ctx context.Context, in *move.LiveInput) error {
 		return in.Refused(api.CodeVolumeInUse, "%s %s, which the registry does not know at it: what it writes, or has written since it was started, is in no copy; "+
 			"take the disk from there, or have the instance adopted first if it is none of Volferry's yet", in.Src.Path, what)
 	}
-	doms, err := e.hv.Domains(ctx)
+	doms, err := e.domains.Domains(ctx)
 	if err != nil {
 		return e.move.HVError(err)
 	}
@@ -136,7 +136,7 @@ func (e *Env) onlyGuestsHave(ctx context.Context, in *move.LiveInput) error {
 		if slices.Contains(guests, doms[i].ID) {
 			continue
 		}
-		open, err := location.Opens(ctx, e.hv, &doms[i], in.Src.Path) // also by the kernel
+		open, err := location.Opens(ctx, e.processes, &doms[i], in.Src.Path) // also by the kernel
 		if err != nil {
 			return e.move.HVError(err)
 		}
@@ -155,7 +155,7 @@ func (e *Env) onlyGuestsHave(ctx context.Context, in *move.LiveInput) error {
 }
 
 func (e *Env) process(ctx context.Context, in *move.LiveInput, g move.LiveGuest) (string, *hv.Domain, error) {
-	dom, err := e.hv.Domain(ctx, g.ID)
+	dom, err := e.domains.Domain(ctx, g.ID)
 	if err != nil {
 		return "", nil, e.move.HVError(err)
 	}
@@ -166,7 +166,7 @@ func (e *Env) process(ctx context.Context, in *move.LiveInput, g move.LiveGuest)
 	if disk == nil || disk.Top().Path != in.Src.Path {
 		return "", nil, in.Refused(api.CodeChainChanged, "disk %s of instance %s is not on %s", g.Target, g.Name, in.Src.Path)
 	}
-	p, err := e.hv.Process(ctx, g.ID, g.Target)
+	p, err := e.processes.Process(ctx, g.ID, g.Target)
 	if err != nil {
 		return "", nil, e.liveHVError(in, err)
 	}
@@ -193,7 +193,7 @@ func (e *Env) sameProcess(ctx context.Context, in *move.LiveInput, g move.LiveGu
 }
 
 func (e *Env) bitmaps(ctx context.Context, in *move.LiveInput, g move.LiveGuest) (map[string]hv.DirtyBitmap, error) {
-	all, err := e.hv.Tracking(ctx, g.ID, g.Target)
+	all, err := e.tracker.Tracking(ctx, g.ID, g.Target)
 	if err != nil {
 		return nil, e.liveHVError(in, err)
 	}

@@ -39,7 +39,7 @@ func (e *Env) throttle(ctx context.Context, in *move.LiveInput, h *move.LiveHist
 			e.blockjob.WarnGroup(in.MigrationID, g.Name, g.Target, others)
 			with = append(with, fmt.Sprintf("the limit on the writes of disk %s of instance %s is of its throttle group, so it holds back %s too", g.Target, g.Name, strings.Join(others, ", ")))
 		}
-		if err := e.hv.PutWriteLimit(ctx, g.ID, g.Target, in.WriteBytesPerSecond); err != nil {
+		if err := e.limits.PutWriteLimit(ctx, g.ID, g.Target, in.WriteBytesPerSecond); err != nil {
 			return nil, e.liveHVError(in, err)
 		}
 	}
@@ -57,9 +57,9 @@ func (e *Env) unthrottle(ctx context.Context, in *move.LiveInput, h *move.LiveHi
 		if !tracked || before.Process == "" {
 			continue
 		}
-		now, err := e.hv.LiveWriteLimit(ctx, g.ID, g.Target)
+		now, err := e.limits.LiveWriteLimit(ctx, g.ID, g.Target)
 		if err == nil && now != before.Limit && slices.Contains(h.Throttles, now) {
-			err = e.hv.PutWriteLimit(ctx, g.ID, g.Target, before.Limit)
+			err = e.limits.PutWriteLimit(ctx, g.ID, g.Target, before.Limit)
 		}
 		if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 			continue

@@ -119,7 +119,7 @@ func (e *Env) readBitmaps(ctx context.Context, in *move.LiveInput, tracked []mov
 		if dom == nil {
 			continue
 		}
-		dirty, err := e.hv.DirtyUnits(ctx, g.ID, g.Target, name)
+		dirty, err := e.tracker.DirtyUnits(ctx, g.ID, g.Target, name)
 		if errors.Is(err, hv.ErrNotFound) {
 			return nil, in.BitmapLost(g, "has no bitmap %s any more", name)
 		}
@@ -138,7 +138,7 @@ func (e *Env) readBitmaps(ctx context.Context, in *move.LiveInput, tracked []mov
 // off.
 func (e *Env) dirtyBytes(ctx context.Context, in *move.LiveInput, name string) (sum int64, err error) {
 	for _, g := range in.Guests {
-		all, err := e.hv.Tracking(ctx, g.ID, g.Target)
+		all, err := e.tracker.Tracking(ctx, g.ID, g.Target)
 		if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 			continue
 		}
@@ -181,7 +181,7 @@ func (e *Env) liveGuestStats(in *move.LiveInput) func(context.Context) (*hv.Disk
 		var sum *hv.DiskStats
 		var failure error
 		for _, g := range in.Guests {
-			st, err := e.hv.DiskStats(ctx, g.ID, g.Target)
+			st, err := e.limits.DiskStats(ctx, g.ID, g.Target)
 			if err != nil {
 				failure = err
 				continue
@@ -298,13 +298,13 @@ func (e *Env) stepCopyLast() op.Step {
 // (StoodStill).
 func (e *Env) nothingWritten(ctx context.Context, in *move.LiveInput) error {
 	for _, g := range in.Guests {
-		saving, err := e.hv.SavingMemory(ctx, g.ID)
+		saving, err := e.domains.SavingMemory(ctx, g.ID)
 		if err == nil && saving {
 			continue // the save checks that, and its process does not answer
 		}
 		var all []hv.DirtyBitmap
 		if err == nil {
-			all, err = e.hv.Tracking(ctx, g.ID, g.Target)
+			all, err = e.tracker.Tracking(ctx, g.ID, g.Target)
 		}
 		if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 			continue

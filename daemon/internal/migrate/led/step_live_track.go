@@ -62,7 +62,7 @@ func (e *Env) stepTrack() op.Step {
 				return err
 			}
 			if t.Process != "" {
-				if t.Limit, err = e.hv.LiveWriteLimit(ctx, g.ID, g.Target); err != nil {
+				if t.Limit, err = e.limits.LiveWriteLimit(ctx, g.ID, g.Target); err != nil {
 					return e.liveHVError(in, err)
 				}
 			}
@@ -84,7 +84,7 @@ func (e *Env) trackGuest(ctx context.Context, in *move.LiveInput, g move.LiveGue
 		return "", err
 	}
 	name := in.Bitmap(0)
-	err = e.hv.StartTracking(ctx, g.ID, g.Target, name, in.UnitBytes)
+	err = e.tracker.StartTracking(ctx, g.ID, g.Target, name, in.UnitBytes)
 	if err != nil && !errors.Is(err, hv.ErrExists) {
 		return "", e.liveHVError(in, err)
 	}
@@ -163,7 +163,7 @@ func (e *Env) swapGuest(ctx context.Context, in *move.LiveInput, g move.LiveGues
 	case has || !before.Recording:
 		return in.BitmapLost(g, "has a bitmap that somebody else has changed")
 	}
-	err = e.hv.SwapTracking(ctx, g.ID, g.Target, from, to, in.UnitBytes)
+	err = e.tracker.SwapTracking(ctx, g.ID, g.Target, from, to, in.UnitBytes)
 	switch {
 	case errors.Is(err, hv.ErrNotFound), errors.Is(err, hv.ErrExists), errors.Is(err, hv.ErrNotActive):
 		return op.Retry(request.BusyDelay, err) // the next look shows its state
@@ -175,7 +175,7 @@ func (e *Env) swapGuest(ctx context.Context, in *move.LiveInput, g move.LiveGues
 
 func (e *Env) stopTracking(ctx context.Context, in *move.LiveInput, prefix string) error {
 	for _, g := range in.Guests {
-		err := e.hv.StopTracking(ctx, g.ID, g.Target, prefix)
+		err := e.tracker.StopTracking(ctx, g.ID, g.Target, prefix)
 		if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 			continue // an ended process has no bitmaps
 		}

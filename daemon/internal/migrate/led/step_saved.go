@@ -148,12 +148,12 @@ func (e *Env) UnwrittenSinceClosed(st op.Step) op.Step {
 // closed refuses a src that this host has open: in a running domain, by libvirt or the kernel, or
 // as a mount or device.
 func (e *Env) closed(ctx context.Context, s *move.Spec) error {
-	doms, err := e.hv.Domains(ctx)
+	doms, err := e.domains.Domains(ctx)
 	if err != nil {
 		return e.move.HVError(err)
 	}
 	for i := range doms {
-		if open, err := location.Opens(ctx, e.hv, &doms[i], s.Src.Path); err != nil || open {
+		if open, err := location.Opens(ctx, e.processes, &doms[i], s.Src.Path); err != nil || open {
 			return errors.Join(e.move.HVError(err), inUseBy(s, open, "instance "+doms[i].Name))
 		}
 	}
