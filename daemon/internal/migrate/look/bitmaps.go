@@ -28,7 +28,7 @@ import (
 func (e *Env) Bitmaps(ctx context.Context, instance, path string) ([]hv.StoredBitmap, error) {
 	var all []hv.StoredBitmap
 	if instance != "" {
-		open, err := e.hv.StoredBitmaps(ctx, instance)
+		open, err := e.chains.StoredBitmaps(ctx, instance)
 		if err != nil {
 			return nil, err
 		}

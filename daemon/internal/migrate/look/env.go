@@ -16,13 +16,16 @@ import (
 
 // Env looks at guests, images and other users of images.
 type Env struct {
-	claims   *location.Claims
-	history  history
-	hv       hypervisor
-	images   images
-	jobStart func(hv.Version) hv.JobStart
-	log      *slog.Logger
-	now      func() time.Time
+	chains    chains
+	claims    *location.Claims
+	domains   domains
+	history   history
+	images    images
+	jobStart  func(hv.Version) hv.JobStart
+	jobs      jobs
+	log       *slog.Logger
+	now       func() time.Time
+	processes hv.Processes
 
 	move *move.Env
 }
@@ -30,13 +33,16 @@ type Env struct {
 // New makes an Env.
 func New(d *move.Deps, moveEnv *move.Env) *Env {
 	return &Env{
-		claims:   d.Claims,
-		history:  d.History,
-		hv:       d.HV,
-		images:   d.Images,
-		jobStart: d.JobStart,
-		log:      d.Log,
-		now:      d.Now,
-		move:     moveEnv,
+		chains:    d.HV,
+		claims:    d.Claims,
+		domains:   d.HV,
+		history:   d.History,
+		images:    d.Images,
+		jobStart:  d.JobStart,
+		jobs:      d.HV,
+		log:       d.Log,
+		now:       d.Now,
+		processes: d.HV,
+		move:      moveEnv,
 	}
 }

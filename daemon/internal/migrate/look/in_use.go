@@ -22,7 +22,7 @@ import (
 // host, except those with the ids except, or a mount or device of the kernel. It returns "" if no
 // user is seen.
 func (e *Env) UserOf(ctx context.Context, path string, except ...string) (string, error) {
-	doms, err := e.hv.Domains(ctx)
+	doms, err := e.domains.Domains(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -35,7 +35,7 @@ func (e *Env) UserOf(ctx context.Context, path string, except ...string) (string
 		return fmt.Sprintf("is disk %s of instance %s", target, domain), nil
 	}
 	user, err := e.images.InUse(ctx, path, func(ctx context.Context) (least, most int, err error) {
-		n, err := witness.Clients(ctx, e.hv, path, except...)
+		n, err := witness.Clients(ctx, e.processes, path, except...)
 		return n, n, err
 	})
 	if err != nil {
@@ -160,7 +160,7 @@ func (e *Env) CheckSrcNotInUse(ctx context.Context, s *move.Spec, except ...stri
 // NotNamed makes sure, before an image is deleted, that no domain of this host has it in a chain
 // or open.
 func (e *Env) NotNamed(ctx context.Context, path string) error {
-	doms, err := e.hv.Domains(ctx)
+	doms, err := e.domains.Domains(ctx)
 	if err != nil {
 		return e.move.HVError(err)
 	}

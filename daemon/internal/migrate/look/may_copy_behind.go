@@ -14,7 +14,7 @@ import (
 // MayCopyBehind refuses a copy of the overlay into a dst over base images by a QEMU that may omit
 // zeros there (hv.CopySkipsZeros).
 func (e *Env) MayCopyBehind(ctx context.Context, s *move.Spec) error {
-	v, err := e.hv.QEMUVersion(ctx, s.InstanceID)
+	v, err := e.processes.QEMUVersion(ctx, s.InstanceID)
 	switch {
 	case errors.Is(err, hv.ErrNotActive):
 		return nil

@@ -31,7 +31,7 @@ import (
 // Other versions may die of a write of an I/O thread before the scan (hv.JobStart.KillsGuest).
 // They, too, are safe once the job was seen to track.
 func (e *Env) MustHold(ctx context.Context, s *move.Spec) (bool, error) {
-	v, err := e.hv.QEMUVersion(ctx, s.InstanceID)
+	v, err := e.processes.QEMUVersion(ctx, s.InstanceID)
 	switch {
 	case errors.Is(err, hv.ErrNotActive):
 		return false, nil // no job can begin
@@ -49,7 +49,7 @@ func (e *Env) MustHold(ctx context.Context, s *move.Spec) (bool, error) {
 	case !harm.KillsGuest:
 		return false, nil
 	}
-	dom, err := e.hv.Domain(ctx, s.InstanceID)
+	dom, err := e.domains.Domain(ctx, s.InstanceID)
 	if err != nil {
 		return false, err
 	}
@@ -71,7 +71,7 @@ func (e *Env) BegunHeld(ctx context.Context, s *move.Spec) (bool, error) {
 	if err != nil || disk.Mirror == nil {
 		return false, err
 	}
-	process, err := e.hv.Process(ctx, s.InstanceID, s.Target)
+	process, err := e.processes.Process(ctx, s.InstanceID, s.Target)
 	if err != nil {
 		return false, e.move.HVError(err)
 	}

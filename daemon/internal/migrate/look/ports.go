@@ -10,18 +10,22 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-type hypervisor interface {
-	CanSwitch(ctx context.Context, images ...string) error
-	StoredBitmaps(ctx context.Context, id string) ([]hv.StoredBitmap, error)
+// domains reads the domains of this host.
+type domains interface {
 	Domains(ctx context.Context) ([]hv.Domain, error)
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
+}
+
+// jobs reads the block job of a live disk, and ends its connections.
+type jobs interface {
 	Job(ctx context.Context, id, target string) (*hv.Job, error)
 	EndConnections(ctx context.Context, id, address string) error
-	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
-	Process(ctx context.Context, id, target string) (hv.Process, error)
-	QEMUVersion(ctx context.Context, id string) (hv.Version, error)
-	WriteDeniedBy(ctx context.Context, id, path string) (*hv.Rule, error)
-	QEMUUser(ctx context.Context, id string) (hv.ProcessUser, error)
+}
+
+// chains describes the images that a running domain has, or could be switched to.
+type chains interface {
+	CanSwitch(ctx context.Context, images ...string) error
+	StoredBitmaps(ctx context.Context, id string) ([]hv.StoredBitmap, error)
 }
 
 type images interface {

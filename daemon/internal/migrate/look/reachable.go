@@ -20,7 +20,7 @@ import (
 // CheckReachable refuses directories that the guest's QEMU cannot pass, and a dst that it cannot
 // open: otherwise the switch, or the guest's next start, would fail.
 func (e *Env) CheckReachable(ctx context.Context, s *move.Spec) error {
-	user, confined, err := hv.ConfinedUser(ctx, e.hv, s.InstanceID)
+	user, confined, err := hv.ConfinedUser(ctx, e.processes, s.InstanceID)
 	if errors.Is(err, hv.ErrUnavailable) {
 		return request.NoHypervisor(err)
 	}
@@ -57,7 +57,7 @@ func (e *Env) CheckSwitchable(ctx context.Context, s *move.Spec, state hv.State)
 	if !state.Active() {
 		return nil
 	}
-	err := e.hv.CanSwitch(ctx, s.Src.Path, s.Dst.Path)
+	err := e.chains.CanSwitch(ctx, s.Src.Path, s.Dst.Path)
 	if errors.Is(err, hv.ErrUnsupported) {
 		instead := "stop the instance and call again"
 		if s.Method == move.MethodMirror { // a mirror ends with its guest
@@ -71,7 +71,7 @@ func (e *Env) CheckSwitchable(ctx context.Context, s *move.Spec, state hv.State)
 // CheckOpens refuses an image that is about to be used if the guest's QEMU could not open it. The
 // image must not be in use.
 func (e *Env) CheckOpens(ctx context.Context, s *move.Spec, path string) error {
-	user, confined, err := hv.ConfinedUser(ctx, e.hv, s.InstanceID)
+	user, confined, err := hv.ConfinedUser(ctx, e.processes, s.InstanceID)
 	if errors.Is(err, hv.ErrUnavailable) {
 		return request.AwaitHypervisor(err)
 	}
@@ -107,7 +107,7 @@ func (e *Env) NotDenied(ctx context.Context, s *move.Spec, path, doing string) e
 	if !s.Attached() || !medium.Of(path).Path {
 		return nil // the rules are about files
 	}
-	rule, err := e.hv.WriteDeniedBy(ctx, s.InstanceID, path)
+	rule, err := e.processes.WriteDeniedBy(ctx, s.InstanceID, path)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
 		return err

@@ -77,7 +77,7 @@ func (e *Env) LeaveSilentDst(ctx context.Context, s *move.Spec) error {
 	if err != nil || disk.Ours(move.ToDst, s) == nil {
 		return err
 	}
-	before, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+	before, err := e.jobs.Job(ctx, s.InstanceID, s.Target)
 	if err != nil {
 		return e.GuestError(ctx, s, err)
 	}
@@ -86,7 +86,7 @@ func (e *Env) LeaveSilentDst(ctx context.Context, s *move.Spec) error {
 			return nil
 		}
 	}
-	after, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+	after, err := e.jobs.Job(ctx, s.InstanceID, s.Target)
 	if err != nil {
 		return e.GuestError(ctx, s, err)
 	}
@@ -124,7 +124,7 @@ func (w *Silence) Heard(ctx context.Context, e *Env, s *move.Spec) (waits string
 		case w.since.IsZero():
 			w.since = now
 		case now.Sub(w.since) >= silentBound:
-			version, err := e.hv.QEMUVersion(ctx, s.InstanceID)
+			version, err := e.processes.QEMUVersion(ctx, s.InstanceID)
 			if err != nil {
 				return "", e.GuestError(ctx, s, err)
 			}
@@ -150,7 +150,7 @@ func (e *Env) leaveDst(ctx context.Context, s *move.Spec) error {
 		return nil
 	}
 	e.log.Warn("the server of dst does not answer, and a guest would wait for it: its connections are ended", "migration", s.MigrationID, "instance", s.InstanceName, "dst", s.Dst.Path)
-	if err := e.hv.EndConnections(ctx, s.InstanceID, s.Dst.Path); err != nil {
+	if err := e.jobs.EndConnections(ctx, s.InstanceID, s.Dst.Path); err != nil {
 		return e.GuestError(ctx, s, err)
 	}
 	gone, err := retry.Poll(ctx, leavePoll, leaveBound, func() (bool, error) {

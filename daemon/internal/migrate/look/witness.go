@@ -34,7 +34,7 @@ func (e *Env) OpenImages(ctx context.Context, s *move.Spec) (*OpenImages, error)
 	if s.Overlay != "" {
 		paths = append(paths, s.Overlay)
 	}
-	held, err := witness.LookAt(ctx, e.hv, s.InstanceID, s.InstanceName, paths...)
+	held, err := witness.LookAt(ctx, e.processes, s.InstanceID, s.InstanceName, paths...)
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +251,7 @@ func MaybeUnderCommit(d *move.DiskState) bool {
 // open, whatever libvirt reports.
 func (e *Env) notOpen(ctx context.Context, doms []hv.Domain, path string) error {
 	for i := range doms {
-		h, err := witness.Look(ctx, e.hv, doms[i].ID, doms[i].Name, path)
+		h, err := witness.Look(ctx, e.processes, doms[i].ID, doms[i].Name, path)
 		if err != nil {
 			return err
 		}
