@@ -126,7 +126,7 @@ func (e *Env) caughtUp(ctx context.Context, s *move.Spec, to move.Direction, mir
 	if mirror == nil || !mirror.Ready || !move.InBackground(s, to) {
 		return mirror != nil && mirror.Ready, nil
 	}
-	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+	job, err := e.jobs.Job(ctx, s.InstanceID, s.Target)
 	if err != nil {
 		return false, e.look.GuestError(ctx, s, err)
 	}
@@ -158,7 +158,7 @@ func (s *standstill) pacing(now time.Time) move.Pacing {
 
 // reportJob shows the job's progress and returns the job; nil if it is unknown.
 func (e *Env) reportJob(ctx context.Context, s *move.Spec, pace *meter, pacing move.Pacing) *hv.Job {
-	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+	job, err := e.jobs.Job(ctx, s.InstanceID, s.Target)
 	if err != nil || job == nil {
 		return nil
 	}
@@ -174,9 +174,9 @@ func (e *Env) reportJob(ctx context.Context, s *move.Spec, pace *meter, pacing m
 func (e *Env) Begin(ctx context.Context, s *move.Spec, to move.Direction) error {
 	var err error
 	if to.End == move.OnSrc {
-		err = e.hv.CommitActive(ctx, s.InstanceID, s.Target, 0)
+		err = e.jobs.CommitActive(ctx, s.InstanceID, s.Target, 0)
 	} else {
-		err = e.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.DstImage(), e.blockCopyOptions(s))
+		err = e.jobs.BlockCopy(ctx, s.InstanceID, s.Target, s.DstImage(), e.blockCopyOptions(s))
 	}
 	if !errors.Is(err, hv.ErrBusy) {
 		return err
@@ -200,7 +200,7 @@ func (e *Env) AwaitBackup(ctx context.Context, s *move.Spec) error {
 
 // BackupAtWork reports whether another program's backup has the disk.
 func (e *Env) BackupAtWork(ctx context.Context, s *move.Spec) bool {
-	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+	job, err := e.jobs.Job(ctx, s.InstanceID, s.Target)
 	return err == nil && job != nil && job.Kind == hv.JobBackup
 }
 
@@ -254,7 +254,7 @@ func (e *Env) abortCommit(ctx context.Context, s *move.Spec) error {
 	if disk.Ours(move.ToSrc, s) == nil {
 		return nil
 	}
-	if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
+	if err := e.jobs.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
 		return e.move.HVError(err)
 	}
 	return move.NotEnded(s)

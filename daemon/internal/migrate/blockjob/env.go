@@ -21,11 +21,13 @@ import (
 type Env struct {
 	blobs       move.Blobs
 	countPaced  func(time.Duration)
+	domains     domains
 	fence       *move.Fence
 	guards      guards
 	history     history
-	hv          hypervisor
 	images      images
+	jobs        jobs
+	limits      limits
 	log         *slog.Logger
 	now         func() time.Time
 	progress    *move.ProgressTracker
@@ -43,11 +45,13 @@ func New(d *move.Deps, lookEnv *look.Env, moveEnv *move.Env, placeEnv *place.Env
 	return &Env{
 		blobs:      d.Blobs,
 		countPaced: d.CountPaced,
+		domains:    d.HV,
 		fence:      d.Fence,
 		guards:     d.Guards,
 		history:    d.History,
-		hv:         d.HV,
 		images:     d.Images,
+		jobs:       d.HV,
+		limits:     d.HV,
 		log:        d.Log,
 		now:        d.Now,
 		progress:   d.Progress,

@@ -99,7 +99,7 @@ func (e *Env) paceJob(ctx context.Context, s *move.Spec, job *hv.Job, p *jobPace
 }
 
 func (e *Env) unpaceJob(ctx context.Context, s *move.Spec) error {
-	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+	job, err := e.jobs.Job(ctx, s.InstanceID, s.Target)
 	if err != nil || job == nil {
 		return err
 	}
@@ -110,5 +110,5 @@ func (e *Env) limitJob(ctx context.Context, s *move.Spec, job *hv.Job, bytesPerS
 	if job.BandwidthBytesPerSecond == bytesPerSecond {
 		return nil
 	}
-	return e.hv.SetJobBandwidth(ctx, s.InstanceID, s.Target, bytesPerSecond)
+	return e.jobs.SetJobBandwidth(ctx, s.InstanceID, s.Target, bytesPerSecond)
 }

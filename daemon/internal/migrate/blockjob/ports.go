@@ -10,16 +10,25 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-type hypervisor interface {
-	LiveWriteLimit(ctx context.Context, id, target string) (bytesPerSecond int64, err error)
-	PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error
+// domains reads a domain and its process.
+type domains interface {
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
+	Process(ctx context.Context, id, target string) (hv.Process, error)
+}
+
+// jobs begins, watches and ends the block job of a live disk.
+type jobs interface {
 	BlockCopy(ctx context.Context, id, target string, dst hv.Image, opts hv.BlockCopyOptions) error
 	CommitActive(ctx context.Context, id, target string, bytesPerSecond int64) error
 	Job(ctx context.Context, id, target string) (*hv.Job, error)
 	SetJobBandwidth(ctx context.Context, id, target string, bytesPerSecond int64) error
 	AbortJob(ctx context.Context, id, target string) error
-	Process(ctx context.Context, id, target string) (hv.Process, error)
+}
+
+// limits limits the writes of a guest.
+type limits interface {
+	LiveWriteLimit(ctx context.Context, id, target string) (bytesPerSecond int64, err error)
+	PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error
 }
 
 type images interface {

@@ -168,7 +168,7 @@ func (e *Env) setWriteLimit(ctx context.Context, s *move.Spec, change func(*Writ
 		return l, err
 	}
 	before = l
-	err = e.hv.PutWriteLimit(ctx, s.InstanceID, s.Target, to)
+	err = e.limits.PutWriteLimit(ctx, s.InstanceID, s.Target, to)
 	switch {
 	case errors.Is(err, hv.ErrUnsupported):
 		l.Refused, l.Next = true, nil
@@ -183,10 +183,10 @@ func (e *Env) setWriteLimit(ctx context.Context, s *move.Spec, change func(*Writ
 // lookAtWriteLimit reads the limit of the disk, and records in l which program set it. kept: l was
 // in the journal.
 func (e *Env) lookAtWriteLimit(ctx context.Context, s *move.Spec, l *WriteLimit, kept bool) (now int64, err error) {
-	if now, err = e.hv.LiveWriteLimit(ctx, s.InstanceID, s.Target); err != nil {
+	if now, err = e.limits.LiveWriteLimit(ctx, s.InstanceID, s.Target); err != nil {
 		return 0, err
 	}
-	process, err := e.hv.Process(ctx, s.InstanceID, s.Target)
+	process, err := e.domains.Process(ctx, s.InstanceID, s.Target)
 	if errors.Is(err, hv.ErrNoProcess) {
 		process.ID, err = l.Process, nil // it counts as the same process
 	}
@@ -210,7 +210,7 @@ func (e *Env) lookAtWriteLimit(ctx context.Context, s *move.Spec, l *WriteLimit,
 
 // lookAtGroup records which other disks get the limit too.
 func (e *Env) lookAtGroup(ctx context.Context, s *move.Spec, l *WriteLimit) error {
-	dom, err := e.hv.Domain(ctx, s.InstanceID)
+	dom, err := e.domains.Domain(ctx, s.InstanceID)
 	if err != nil {
 		return e.move.HVError(err)
 	}
