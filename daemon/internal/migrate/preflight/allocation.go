@@ -14,14 +14,14 @@ import (
 // chooseAllocation decides whether the new file gets space for the whole volume at once, and notes
 // a difference to src. It refuses a request that cannot be fulfilled.
 func (c *Checks) chooseAllocation(s *move.Spec, t api.MigrationTarget) error {
-	if err := c.images.MayWrite(s.Dst.Path); err != nil {
+	if err := c.dirs.MayWrite(s.Dst.Path); err != nil {
 		return err
 	}
 	dir := filepath.Dir(s.Dst.Path)
 	if s.ExternalCopy || s.Method == move.MethodLive {
 		return c.noteSparse(s, dir)
 	}
-	how, err := c.images.Allocating(dir)
+	how, err := c.allocation.Allocating(dir)
 	if err != nil {
 		return fmt.Errorf("look how files get room in %s: %w", dir, err)
 	}
@@ -69,7 +69,7 @@ func (c *Checks) allocationOf(s *move.Spec) (string, error) {
 	if !s.SrcKind().Filesystem || s.KeepsBase() {
 		return api.AllocationThin, nil
 	}
-	thick, err := c.images.Thick(s.Src.Path, s.Src.WholeBytes())
+	thick, err := c.allocation.Thick(s.Src.Path, s.Src.WholeBytes())
 	if err != nil {
 		return "", fmt.Errorf("look what %s takes: %w", s.Src.Path, err)
 	}
@@ -83,7 +83,7 @@ func (c *Checks) noteStorage(s *move.Spec, dir string) error {
 	if !s.SrcKind().Filesystem {
 		return nil
 	}
-	left, err := c.images.AttributesLost(s.Src.Path, dir, s.Dst.Pool != "" && s.Dst.Format == api.FormatQcow2)
+	left, err := c.allocation.AttributesLost(s.Src.Path, dir, s.Dst.Pool != "" && s.Dst.Format == api.FormatQcow2)
 	if err != nil {
 		return fmt.Errorf("look how files are stored in %s: %w", dir, err)
 	}

@@ -74,12 +74,12 @@ func (c *Checks) checkLiveGuest(ctx context.Context, v *api.LiveVolume, att api.
 	if !dom.State.Active() {
 		return nil
 	}
-	version, err := c.hv.QEMUVersion(ctx, dom.ID)
+	version, err := c.versions.QEMUVersion(ctx, dom.ID)
 	if err == nil && version != (hv.Version{}) && version.Before(oldestTrackingQEMU) {
 		return Unsupported(s, "instance %s runs in QEMU %s, and its writes can be followed from %s on", dom.Name, version, oldestTrackingQEMU)
 	}
 	if err == nil {
-		err = c.hv.CanTrack(ctx, dom.ID, att.Device)
+		err = c.domains.CanTrack(ctx, dom.ID, att.Device)
 	}
 	switch {
 	case err == nil:

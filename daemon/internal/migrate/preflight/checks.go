@@ -19,16 +19,25 @@ import (
 
 // Checks makes the checks before a migration. It changes nothing, and is safe for concurrent use.
 type Checks struct {
-	cfg      *move.Config
-	claims   *location.Claims
-	guards   guards
-	host     func(context.Context) (move.Host, error)
-	hv       hypervisor
-	images   images
-	log      *slog.Logger
-	registry registry
+	*Space
 
-	history  *history.Reader
+	allocation allocation
+	cfg        *move.Config
+	claims     *location.Claims
+	containers move.Containers
+	devices    location.Connector
+	dirs       directories
+	domains    domains
+	guards     guards
+	held       location.Guests
+	host       func(context.Context) (move.Host, error)
+	images     images
+	pools      pools
+	processes  processes
+	registry   registry
+	users      imageUsers
+	versions   versions
+
 	look     *look.Env
 	released *released.Sources
 	which    *which.Finder
@@ -39,7 +48,25 @@ func New(cfg *move.Config, ports *move.Ports, env *plans.Env, reader *history.Re
 	host func(context.Context) (move.Host, error), log *slog.Logger,
 ) *Checks {
 	return &Checks{
-		cfg: cfg, claims: ports.Claims, guards: ports.Guards, host: host, hv: ports.HV, images: ports.Images, log: log, registry: ports.Registry,
-		history: reader, look: env.Look, released: sources, which: finder,
+		Space:      newSpace(cfg, ports, reader, log),
+		allocation: ports.Images,
+		cfg:        cfg,
+		claims:     ports.Claims,
+		containers: ports.Images,
+		devices:    ports.HV,
+		dirs:       ports.Images,
+		domains:    ports.HV,
+		guards:     ports.Guards,
+		held:       ports.HV,
+		host:       host,
+		images:     ports.Images,
+		pools:      ports.HV,
+		processes:  ports.HV,
+		registry:   ports.Registry,
+		users:      ports.Images,
+		versions:   ports.HV,
+		look:       env.Look,
+		released:   sources,
+		which:      finder,
 	}
 }

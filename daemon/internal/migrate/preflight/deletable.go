@@ -24,7 +24,7 @@ func (c *Checks) checkDeletable(ctx context.Context, s *move.Spec) error {
 	case s.Src.Pool == "":
 		return nil
 	}
-	pools, err := c.hv.Pools(ctx)
+	pools, err := c.pools.Pools(ctx)
 	if err != nil {
 		return look.HVRefusal(err)
 	}

@@ -35,7 +35,7 @@ func (c *Checks) destinationAtAddress(ctx context.Context, s *move.Spec, t api.M
 	}
 	info, err := c.images.Inspect(ctx, s.Dst)
 	if err == nil {
-		err = c.images.Fence(ctx, path)
+		err = c.users.Fence(ctx, path)
 	}
 	if errors.Is(err, image.ErrAbsent) { // possible only for an RBD image
 		s.CreateDst = true

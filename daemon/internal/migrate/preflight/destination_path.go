@@ -33,7 +33,7 @@ func (c *Checks) destinationAtPath(ctx context.Context, s *move.Spec, t api.Migr
 	if err := c.checkNotUsed(ctx, s, path); err != nil {
 		return err
 	}
-	connectable, err := location.Connectable(ctx, c.hv, path)
+	connectable, err := location.Connectable(ctx, c.devices, path)
 	switch {
 	case err != nil:
 		return look.HVRefusal(err)
@@ -62,7 +62,7 @@ func (c *Checks) destinationAtPath(ctx context.Context, s *move.Spec, t api.Migr
 // destinationToCreate sets a file that the move makes as dst.
 func (c *Checks) destinationToCreate(s *move.Spec, t api.MigrationTarget) error {
 	dir := filepath.Dir(s.Dst.Path)
-	free, err := c.images.FreeBytes(dir)
+	free, err := c.files.FreeBytes(dir)
 	if err != nil {
 		return api.Errorf(api.CodeInvalidArgument, "cannot create %s: the directory %s does not exist, or volferryd cannot see it", s.Dst.Path, dir)
 	}
@@ -87,7 +87,7 @@ func (c *Checks) destinationToOverwrite(ctx context.Context, s *move.Spec, t api
 	if err := c.released.CheckNothingLost(ctx, s, t, info); err != nil || !s.DstKind().Filesystem {
 		return err
 	}
-	free, err := c.images.FreeBytes(filepath.Dir(s.Dst.Path))
+	free, err := c.files.FreeBytes(filepath.Dir(s.Dst.Path))
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 // destinationInPool sets a new volume of a pool as dst.
 func (c *Checks) destinationInPool(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	name := t.ToPool
-	pools, err := c.hv.Pools(ctx)
+	pools, err := c.pools.Pools(ctx)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
 		return request.NoHypervisor(err)
@@ -59,7 +59,7 @@ func (c *Checks) destinationInPool(ctx context.Context, s *move.Spec, t api.Migr
 			return err
 		}
 	}
-	free, err := location.FreeBytes(pool, c.images.FreeBytes)
+	free, err := location.FreeBytes(pool, c.files.FreeBytes)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (c *Checks) destinationInPool(ctx context.Context, s *move.Spec, t api.Migr
 // roundUp sets dst to the size that its pool of devices will make. The volume is the beginning of
 // it, or in the image on it.
 func (c *Checks) roundUp(ctx context.Context, s *move.Spec) error {
-	rounded, err := c.hv.RoundedBytes(ctx, s.Dst.Pool, s.DstRoomBytes())
+	rounded, err := c.pools.RoundedBytes(ctx, s.Dst.Pool, s.DstRoomBytes())
 	switch {
 	case err != nil:
 		return request.HV(err)
@@ -105,9 +105,9 @@ func (c *Checks) findPool(ctx context.Context, s *move.Spec) (err error) {
 	}
 	switch s.DstOrigin() {
 	case move.DstConnected:
-		s.Dst, err = location.InPoolOnceConnected(ctx, c.hv, s.Dst)
+		s.Dst, err = location.InPoolOnceConnected(ctx, c.pools, s.Dst)
 	case move.DstExists:
-		s.Dst, err = location.InPool(ctx, c.hv, s.Dst)
+		s.Dst, err = location.InPool(ctx, c.pools, s.Dst)
 	case move.DstMade:
 	}
 	return look.HVRefusal(err)

@@ -18,8 +18,8 @@ import (
 
 // checkDestinationSpace refuses a dst without enough space: a sparse file needs the allocated
 // bytes of src, other images the whole size. It notes if a sparse file may outgrow its place.
-func (c *Checks) checkDestinationSpace(s *move.Spec, free int64) error {
-	need := c.NeededBytes(s)
+func (sp *Space) checkDestinationSpace(s *move.Spec, free int64) error {
+	need := sp.NeededBytes(s)
 	if free < need {
 		return api.Errorf(api.CodeNoSpace, "%s has %s free and volume %s takes %s", filepath.Dir(s.Dst.Path), humanize.ExactBytes(free), s.VolumeName, humanize.ExactBytes(need)).
 			With("free_bytes", free).With("needed_bytes", need)
@@ -37,12 +37,12 @@ func (c *Checks) checkDestinationSpace(s *move.Spec, free int64) error {
 
 // NeededBytes returns the most space that dst may take. It is too low for scattered data of a raw
 // src, which takes whole clusters of a qcow2 dst.
-func (c *Checks) NeededBytes(s *move.Spec) int64 {
+func (sp *Space) NeededBytes(s *move.Spec) int64 {
 	need, sparse := s.DstRoomBytes(), s.DstKind().Filesystem
 	if s.Allocation == api.AllocationThick || s.MirrorFills && sparse {
 		return s.DstFileBytes()
 	}
-	if n, known := c.allocatedBytes(s); known && sparse {
+	if n, known := sp.allocatedBytes(s); known && sparse {
 		need = min(need, n)
 	}
 	return need
@@ -50,18 +50,18 @@ func (c *Checks) NeededBytes(s *move.Spec) int64 {
 
 // allocatedBytes returns the most space for a copy of the data of src and the base images that are
 // not kept; known is false if one of them is a device.
-func (c *Checks) allocatedBytes(s *move.Spec) (total int64, known bool) {
+func (sp *Space) allocatedBytes(s *move.Spec) (total int64, known bool) {
 	chain, times := s.SrcChain(), int64(1)
 	if s.KeepsBase() { // each cluster of the top takes a cluster of dst, which may be larger
 		chain = chain[:1]
-		clusterBytes, err := c.images.ClusterBytes(s.Src.Path)
+		clusterBytes, err := sp.files.ClusterBytes(s.Src.Path)
 		if err != nil {
 			return 0, false
 		}
 		times = max(1, image.ClusterBytes/clusterBytes)
 	}
 	for _, img := range chain {
-		n, err := c.images.AllocatedBytes(img.Path)
+		n, err := sp.files.AllocatedBytes(img.Path)
 		if err != nil || img.Type == hv.SourceBlock {
 			return 0, false
 		}
@@ -71,19 +71,19 @@ func (c *Checks) allocatedBytes(s *move.Spec) (total int64, known bool) {
 }
 
 // DestinationFreeBytes returns the free space for dst, including an overwritten file's.
-func (c *Checks) DestinationFreeBytes(ctx context.Context, s *move.Spec) (int64, error) {
+func (sp *Space) DestinationFreeBytes(ctx context.Context, s *move.Spec) (int64, error) {
 	if !s.CreateDst {
-		free, err := c.images.FreeBytes(filepath.Dir(s.Dst.Path))
+		free, err := sp.files.FreeBytes(filepath.Dir(s.Dst.Path))
 		if err != nil {
 			return 0, err
 		}
-		has, err := c.images.AllocatedBytes(s.Dst.Path)
+		has, err := sp.files.AllocatedBytes(s.Dst.Path)
 		return free + has, err
 	}
 	if s.Dst.Pool == "" {
-		return c.images.FreeBytes(filepath.Dir(s.Dst.Path))
+		return sp.files.FreeBytes(filepath.Dir(s.Dst.Path))
 	}
-	pools, err := c.hv.Pools(ctx)
+	pools, err := sp.pools.Pools(ctx)
 	if err != nil {
 		return 0, request.NoHypervisor(err)
 	}
@@ -91,5 +91,5 @@ func (c *Checks) DestinationFreeBytes(ctx context.Context, s *move.Spec) (int64,
 	if err != nil {
 		return 0, err
 	}
-	return location.FreeBytes(pool, c.images.FreeBytes)
+	return location.FreeBytes(pool, sp.files.FreeBytes)
 }

@@ -18,7 +18,7 @@ import (
 // store their writes. It tries each directory with a file that it removes. disk is the disk that
 // moves, nil if there is not exactly one.
 func (c *Checks) CheckFilesystems(ctx context.Context, s *move.Spec, disk *hv.Disk) error {
-	user, confined, err := hv.ConfinedUser(ctx, c.hv, s.InstanceID)
+	user, confined, err := hv.ConfinedUser(ctx, c.processes, s.InstanceID)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
 		return request.NoHypervisor(err)
@@ -46,5 +46,5 @@ func (c *Checks) CheckFilesystems(ctx context.Context, s *move.Spec, disk *hv.Di
 
 func (c *Checks) tryDirectory(s *move.Spec, user hv.ProcessUser, path string, needs image.Needs) error {
 	dir := location.Directory(path)
-	return image.Refused("migrate volume "+s.VolumeName, filepath.Clean(dir), c.images.TryDirectory(user, dir, needs))
+	return image.Refused("migrate volume "+s.VolumeName, filepath.Clean(dir), c.dirs.TryDirectory(user, dir, needs))
 }

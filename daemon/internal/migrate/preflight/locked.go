@@ -14,7 +14,7 @@ import (
 // host by NFS, or in a process that libvirt does not know. Readers are allowed.
 func (c *Checks) checkSrcNotLocked(ctx context.Context, s *move.Spec) error {
 	if s.Attached() {
-		dom, err := c.hv.Domain(ctx, s.InstanceID)
+		dom, err := c.domains.Domain(ctx, s.InstanceID)
 		if err != nil {
 			return look.HVRefusal(err)
 		}
@@ -22,7 +22,7 @@ func (c *Checks) checkSrcNotLocked(ctx context.Context, s *move.Spec) error {
 			return nil
 		}
 	}
-	locks, err := c.images.Locks(ctx, s.Src.Path)
+	locks, err := c.users.Locks(ctx, s.Src.Path)
 	switch {
 	case err != nil:
 		return look.UserUnknown(s.Src.Path, err)
@@ -35,7 +35,7 @@ func (c *Checks) checkSrcNotLocked(ctx context.Context, s *move.Spec) error {
 
 // checkDstNotLocked refuses to write a file that QEMU has open, even for reading.
 func (c *Checks) checkDstNotLocked(ctx context.Context, path string) error {
-	locks, err := c.images.Locks(ctx, path)
+	locks, err := c.users.Locks(ctx, path)
 	switch {
 	case err != nil:
 		return look.UserUnknown(path, err)

@@ -28,7 +28,7 @@ func (c *Checks) checkUnwitnessed(ctx context.Context, s *move.Spec, dom *hv.Dom
 	case s.Method != move.MethodOverlay || src.Witnessed:
 		return nil
 	}
-	if err := c.images.Fence(ctx, s.Src.Path); err != nil { // a cancel writes to src
+	if err := c.users.Fence(ctx, s.Src.Path); err != nil { // a cancel writes to src
 		return err
 	}
 	// A start of the guest shows in a file's stamp and QEMU's locks, but not at an address.
@@ -90,7 +90,7 @@ func (c *Checks) mirrorFills(ctx context.Context, disk *hv.Disk) bool {
 	if disk.Discard == "unmap" {
 		return false
 	}
-	about, err := c.hv.About(ctx)
+	about, err := c.versions.About(ctx)
 	return err != nil || !about.Libvirt.Before(hv.Version{Major: 9, Minor: 1})
 }
 
@@ -154,13 +154,13 @@ func notOverlayable(d *hv.Disk) string {
 // notEncryptable returns why a LUKS container can have no overlay, which is encrypted with its
 // passphrase, or "". It records the size of the container's payload.
 func (c *Checks) notEncryptable(ctx context.Context, s *move.Spec) (reason string, err error) {
-	if err := c.images.CheckSecret(ctx, s.SrcImage()); err != nil {
+	if err := c.containers.CheckSecret(ctx, s.SrcImage()); err != nil {
 		if errors.Is(err, hv.ErrUnavailable) {
 			return "", request.NoHypervisor(err)
 		}
 		return fmt.Sprintf("is encrypted by QEMU (LUKS), and so has to be what its guest writes while it moves, for which there is no passphrase: %v", err), nil
 	}
-	s.GuestBytes, err = c.images.PayloadBytes(ctx, s.SrcImage())
+	s.GuestBytes, err = c.containers.PayloadBytes(ctx, s.SrcImage())
 	if api.CodeOf(err) == api.CodeUnsupportedDisk {
 		return fmt.Sprintf("is encrypted by QEMU (LUKS), and nobody can tell how large its overlay has to be: %v", err), nil
 	}

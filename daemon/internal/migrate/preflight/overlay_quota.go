@@ -20,34 +20,34 @@ const (
 
 // overlayQuotas returns the quotas on a migration's overlay in a directory: of its owner while the
 // guest runs, and of the directory's project. s is nil for guests in general.
-func (c *Checks) overlayQuotas(ctx context.Context, dir string, s *move.Spec) ([]quota.Limit, error) {
+func (sp *Space) overlayQuotas(ctx context.Context, dir string, s *move.Spec) ([]quota.Limit, error) {
 	instanceID := ""
 	if s != nil {
 		instanceID = s.InstanceID
 	}
-	owner, _, err := hv.ConfinedUser(ctx, c.hv, instanceID)
+	owner, _, err := hv.ConfinedUser(ctx, sp.qemuUsers, instanceID)
 	if err != nil {
 		return nil, err
 	}
 	if s != nil && !owner.Given && s.SrcRights != nil { // the overlay keeps its first owner
 		owner.UID, owner.GID = s.SrcRights.UID, s.SrcRights.GID
 	}
-	return c.images.Quotas(ctx, dir, owner)
+	return sp.files.Quotas(ctx, dir, owner)
 }
 
 // OverlayFreeBytes returns by how much this host's overlays may grow.
-func (c *Checks) OverlayFreeBytes(ctx context.Context) (int64, error) {
-	return c.FreeBytesFor(ctx, c.cfg.OverlayDir, nil)
+func (sp *Space) OverlayFreeBytes(ctx context.Context) (int64, error) {
+	return sp.FreeBytesFor(ctx, sp.cfg.OverlayDir, nil)
 }
 
 // FreeBytesFor returns by how much a migration's overlay may grow: with unknown quotas, the free
 // space of the filesystem.
-func (c *Checks) FreeBytesFor(ctx context.Context, dir string, s *move.Spec) (int64, error) {
-	free, err := c.images.FreeBytes(dir)
+func (sp *Space) FreeBytesFor(ctx context.Context, dir string, s *move.Spec) (int64, error) {
+	free, err := sp.files.FreeBytes(dir)
 	if err != nil {
 		return 0, err
 	}
-	limits, err := c.overlayQuotas(ctx, dir, s)
+	limits, err := sp.overlayQuotas(ctx, dir, s)
 	if err != nil {
 		return free, nil //nolint:nilerr // the start has logged it, and doctor reports it
 	}
@@ -56,13 +56,13 @@ func (c *Checks) FreeBytesFor(ctx context.Context, dir string, s *move.Spec) (in
 
 // underQuota returns why a disk gets no overlay because QEMU would not pause its guest for an
 // exceeded quota, or "".
-func (c *Checks) underQuota(ctx context.Context, s *move.Spec, disk *hv.Disk) string {
+func (sp *Space) underQuota(ctx context.Context, s *move.Spec, disk *hv.Disk) string {
 	if disk.ErrorPolicy == pausedByAnyError {
 		return ""
 	}
-	limits, err := c.overlayQuotas(ctx, c.cfg.OverlayDir, s)
+	limits, err := sp.overlayQuotas(ctx, sp.cfg.OverlayDir, s)
 	if err != nil {
-		c.log.Warn("cannot see whether overlays are under a quota", "volume", s.VolumeName, "overlay_dir", c.cfg.OverlayDir, "err", err)
+		sp.log.Warn("cannot see whether overlays are under a quota", "volume", s.VolumeName, "overlay_dir", sp.cfg.OverlayDir, "err", err)
 		return ""
 	}
 	if slices.ContainsFunc(limits, func(l quota.Limit) bool { return !l.AsFull }) {

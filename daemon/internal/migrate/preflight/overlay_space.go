@@ -16,30 +16,30 @@ import (
 // CheckOverlaySpace refuses a start without space for the overlay after the other open migrations'
 // overlays have grown: an overlay that fills its filesystem pauses all their guests. Starts are
 // decided one after the other, so each counts those before it.
-func (c *Checks) CheckOverlaySpace(ctx context.Context, s *move.Spec) error {
-	free, err := c.FreeBytesFor(ctx, c.cfg.OverlayDir, s)
+func (sp *Space) CheckOverlaySpace(ctx context.Context, s *move.Spec) error {
+	free, err := sp.FreeBytesFor(ctx, sp.cfg.OverlayDir, s)
 	if err != nil {
 		return fmt.Errorf("look at the overlay directory: %w", err)
 	}
 	var spoken int64
-	err = c.history.EachOpen(ctx, func(h *history.Migration) error {
+	err = sp.history.EachOpen(ctx, func(h *history.Migration) error {
 		state, _ := h.State()
 		grows := state == api.MigrationStarting || h.OnOverlay()
-		if other := &h.Spec; grows && other.Overlay != "" && filepath.Dir(other.Overlay) == filepath.Clean(c.cfg.OverlayDir) {
-			has, err := c.images.AllocatedBytes(other.Overlay)
+		if other := &h.Spec; grows && other.Overlay != "" && filepath.Dir(other.Overlay) == filepath.Clean(sp.cfg.OverlayDir) {
+			has, err := sp.files.AllocatedBytes(other.Overlay)
 			if err != nil {
 				has = 0 // it is not made yet
 			}
-			spoken += max(0, c.OverlayRoom(other)-has)
+			spoken += max(0, sp.OverlayRoom(other)-has)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if need := c.OverlayRoom(s); free-spoken < need {
+	if need := sp.OverlayRoom(s); free-spoken < need {
 		return api.Errorf(api.CodeNoSpace, "cannot start a migration of volume %s: %s has %s free, of which the open migrations may need %s, and the guest's writes may need %s; make room, wait for the others or set overlay_dir",
-			s.VolumeName, c.cfg.OverlayDir, humanize.ExactBytes(free), humanize.ExactBytes(spoken), humanize.ExactBytes(need)).
+			s.VolumeName, sp.cfg.OverlayDir, humanize.ExactBytes(free), humanize.ExactBytes(spoken), humanize.ExactBytes(need)).
 			With("free_bytes", free).With("reserved_bytes", spoken).With("needed_bytes", need)
 	}
 	return nil
@@ -47,11 +47,11 @@ func (c *Checks) CheckOverlaySpace(ctx context.Context, s *move.Spec) error {
 
 // OverlayRoom returns the free space that a new overlay needs. An overlay does not grow beyond the
 // volume with its tables and, if it is encrypted, keys as large as the container's.
-func (c *Checks) OverlayRoom(s *move.Spec) int64 {
-	return min(c.cfg.OverlayMinFreeBytes, s.SizeBytes()+s.SizeBytes()/100+1<<20)
+func (sp *Space) OverlayRoom(s *move.Spec) int64 {
+	return min(sp.cfg.OverlayMinFreeBytes, s.SizeBytes()+s.SizeBytes()/100+1<<20)
 }
 
 // OverlayPath returns the path of a migration's overlay.
-func (c *Checks) OverlayPath(migrationID string) string {
-	return filepath.Join(c.cfg.OverlayDir, migrationID+".qcow2")
+func (sp *Space) OverlayPath(migrationID string) string {
+	return filepath.Join(sp.cfg.OverlayDir, migrationID+".qcow2")
 }

@@ -7,48 +7,76 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/quota"
 	"github.com/volferry/volferry/internal/api"
 )
 
-type hypervisor interface {
-	About(ctx context.Context) (hv.About, error)
-	Job(ctx context.Context, id string, target string) (*hv.Job, error)
-	Connectable(ctx context.Context, path string) (bool, error)
-	ConnectDevice(ctx context.Context, path string) error
-	DisconnectDevice(ctx context.Context, path string) error
-	CanTrack(ctx context.Context, id string, target string) error
+// domains reads domains, and the jobs and bitmaps that their disks have or may get.
+type domains interface {
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
-	Pools(ctx context.Context) ([]hv.PoolInfo, error)
-	RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (int64, error)
-	LookupVolume(ctx context.Context, pool string, name string) (*hv.PoolVolume, error)
-	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
-	Process(ctx context.Context, id string, target string) (hv.Process, error)
-	QEMUVersion(ctx context.Context, id string) (hv.Version, error)
-	WriteDeniedBy(ctx context.Context, id string, path string) (*hv.Rule, error)
-	QEMUUser(ctx context.Context, id string) (hv.ProcessUser, error)
+	Job(ctx context.Context, id string, target string) (*hv.Job, error)
+	CanTrack(ctx context.Context, id string, target string) error
 }
 
+// processes looks at the processes of domains.
+type processes interface {
+	hv.QEMUUsers
+	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
+}
+
+// versions returns the versions of libvirt and of a domain's QEMU.
+type versions interface {
+	About(ctx context.Context) (hv.About, error)
+	QEMUVersion(ctx context.Context, id string) (hv.Version, error)
+}
+
+// pools finds the volumes of pools, and returns the sizes of new volumes.
+type pools interface {
+	location.PoolVolumes
+	RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (int64, error)
+}
+
+// images describes images.
 type images interface {
-	CheckSecret(ctx context.Context, img hv.Image) error
-	PayloadBytes(ctx context.Context, img hv.Image) (int64, error)
-	FullBytes(ctx context.Context, sizeBytes int64) (int64, error)
-	Rights(ctx context.Context, path string) (*image.Rights, error)
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
 	Fingerprint(ctx context.Context, path string) (string, error)
-	Fence(ctx context.Context, path string) error
-	Locks(ctx context.Context, path string) (image.Locks, error)
-	AllocatedBytes(path string) (int64, error)
 	Properties(path string) (image.Properties, error)
-	ClusterBytes(path string) (int64, error)
-	FreeBytes(dir string) (int64, error)
-	Quotas(ctx context.Context, dir string, who hv.ProcessUser) ([]quota.Limit, error)
+	Rights(ctx context.Context, path string) (*image.Rights, error)
+	FullBytes(ctx context.Context, sizeBytes int64) (int64, error)
+}
+
+// imageUsers shows who has an image open, and whether writes of an earlier user may still come.
+type imageUsers interface {
+	Locks(ctx context.Context, path string) (image.Locks, error)
+	Fence(ctx context.Context, path string) error
+}
+
+// allocation shows how src has its space and attributes, and whether a new file can have the same.
+type allocation interface {
 	Allocating(dir string) (image.Allocating, error)
 	Thick(path string, sizeBytes int64) (bool, error)
 	AttributesLost(path string, dir string, filled bool) ([]string, error)
-	TryDirectory(user hv.ProcessUser, dir string, needs image.Needs) error
+}
+
+// directories checks the directories where images are or will be made.
+type directories interface {
 	MayWrite(path string) error
+	TryDirectory(user hv.ProcessUser, dir string, needs image.Needs) error
 	DirectAlignBytes(dir string, hole bool) (int64, error)
+}
+
+// files has the sizes of files, and the space for them.
+type files interface {
+	FreeBytes(dir string) (int64, error)
+	Quotas(ctx context.Context, dir string, who hv.ProcessUser) ([]quota.Limit, error)
+	AllocatedBytes(path string) (int64, error)
+	ClusterBytes(path string) (int64, error)
+}
+
+// poolLister lists the storage pools.
+type poolLister interface {
+	Pools(ctx context.Context) ([]hv.PoolInfo, error)
 }
 
 type registry interface {

@@ -112,12 +112,12 @@ func (c *Checks) Spec(ctx context.Context, vol api.Volume, target api.MigrationT
 // CheckWritable refuses a move that could not be finished or cancelled because this program may
 // not write in an image's directory.
 func (c *Checks) CheckWritable(s *move.Spec) error {
-	if err := c.images.MayWrite(s.Dst.Path); err != nil {
+	if err := c.dirs.MayWrite(s.Dst.Path); err != nil {
 		return err
 	}
 	// A cancel folds the overlay into src.
 	if s.Method == move.MethodOverlay || s.DeleteSource {
-		return c.images.MayWrite(s.Src.Path)
+		return c.dirs.MayWrite(s.Src.Path)
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func (c *Checks) checkInstance(ctx context.Context, s *move.Spec, att api.Attach
 // CheckDisk checks an attachment's instance and disk, and fills the spec with both. It refuses a
 // disk that is not src alone, or has a block job.
 func (c *Checks) CheckDisk(ctx context.Context, s *move.Spec, att api.Attachment) (*hv.Domain, *hv.Disk, error) {
-	dom, err := c.hv.Domain(ctx, att.InstanceID)
+	dom, err := c.domains.Domain(ctx, att.InstanceID)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
 		return nil, nil, api.Errorf(api.CodeNotFound, "instance %s is not defined on this host", att.InstanceID)
@@ -231,7 +231,7 @@ func (c *Checks) checkOpen(ctx context.Context, s *move.Spec, dom *hv.Domain) er
 	if !dom.State.Active() || !s.SrcKind().Witnessed {
 		return nil
 	}
-	held, err := witness.Look(ctx, c.hv, dom.ID, dom.Name, s.Src.Path)
+	held, err := witness.Look(ctx, c.processes, dom.ID, dom.Name, s.Src.Path)
 	if err != nil {
 		return api.Errorf(api.CodeHypervisorUnavailable, "cannot see what the process of instance %s has open: %v", dom.Name, err)
 	}
@@ -267,7 +267,7 @@ func (c *Checks) checkJob(ctx context.Context, s *move.Spec, dom *hv.Domain) err
 		return nil
 	}
 	live := dom.LiveDisk(s.Target)
-	job, err := c.hv.Job(ctx, dom.ID, s.Target)
+	job, err := c.domains.Job(ctx, dom.ID, s.Target)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
 		return request.NoHypervisor(err)

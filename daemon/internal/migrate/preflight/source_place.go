@@ -21,7 +21,7 @@ func (c *Checks) CheckRecorded(ctx context.Context, vol api.Volume) error {
 // volume may be there on this host. Outside pools it also allows images in the definitions of
 // these instances: give those that have src, and none for dst.
 func (c *Checks) CheckPlace(ctx context.Context, volume string, l api.Location, instances ...string) error {
-	return look.HVRefusal(c.cfg.Rules.CheckHeld(ctx, c.hv, l, "cannot migrate volume "+volume, instances...))
+	return look.HVRefusal(c.cfg.Rules.CheckHeld(ctx, c.held, l, "cannot migrate volume "+volume, instances...))
 }
 
 // checkBases refuses a linked clone over the image of a volume or migration: another host may have

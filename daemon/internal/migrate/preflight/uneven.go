@@ -22,7 +22,7 @@ func (c *Checks) CheckUneven(s *move.Spec, disk *hv.Disk) error {
 	}
 	// QEMU opens the empty target of a mirror. A copy fills the first block.
 	hole := s.Method == move.MethodMirror
-	align, err := c.images.DirectAlignBytes(filepath.Dir(s.Dst.Path), hole)
+	align, err := c.dirs.DirectAlignBytes(filepath.Dir(s.Dst.Path), hole)
 	if err != nil {
 		return fmt.Errorf("look how files are read in %s: %w", filepath.Dir(s.Dst.Path), err)
 	}
