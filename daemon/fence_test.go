@@ -237,8 +237,9 @@ func (s *fencedSite) boot() {
 		HostID: fencedHost, HostName: "alpha", State: state, HV: fake, Registry: registry, Guards: guards, Ops: hostOps{p.runner}, Log: log,
 	})
 	s.must(err)
+	copier := transfer.NewCopier(s.dir, sandbox.Privileged{}.ThinBlockBytes, network.Access{}, log)
 	p.migrations = migrate.New(move.Config{OverlayDir: filepath.Join(s.dir, "overlays"), Rules: location.Rules{AllowedPaths: []string{os.TempDir()}}}, move.Ports{
-		HV: fake, Images: image.Storage{}, Copier: transfer.NewCopier(s.dir, sandbox.Privileged{}.ThinBlockBytes, network.Access{}, log), Registry: p.up.Site(registry), Guards: guards, Blobs: records,
+		HV: fake, Images: image.Storage{}, Copier: copier, Updates: copier, Units: copier, Registry: p.up.Site(registry), Guards: guards, Blobs: records,
 		Claims: &location.Claims{Site: p.up.Site(registry), Pools: fake.Pools, HostID: fencedHost},
 	}, p.runner, records, migrationHost(p.up), log)
 	connectMigrations(p.up, p.migrations)

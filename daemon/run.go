@@ -127,7 +127,7 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 		OverlayDir: cfg.Overlays(), OverlaysShared: cfg.OverlayDirShared && cfg.OverlaysNotShared() == "", Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,
 		ThrottleBelowBytes: cfg.OverlayThrottleBelowBytes, ThrottleFor: time.Duration(cfg.OverlayThrottleSeconds) * time.Second,
 	}, move.Ports{
-		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards, Blobs: records, Claims: claims,
+		HV: virt, Images: storage, Copier: copier, Updates: copier, Units: copier, Registry: site, Guards: guards, Blobs: records, Claims: claims,
 		MayMove: unplugs.MayMove, JobStart: cfg.JobStart, CountPaced: copier.CountPaced, Audit: asked.Note,
 	}, runner, records, migrationHost(up), log)
 	connectMigrations(up, migrations)

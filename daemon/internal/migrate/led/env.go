@@ -27,6 +27,7 @@ type Env struct {
 	processes processes
 	registry  registry
 	tracker   tracker
+	units     move.UnitsCopier
 
 	blockjob *blockjob.Env
 	look     *look.Env
@@ -48,6 +49,7 @@ func New(d *move.Deps, blockjobEnv *blockjob.Env, lookEnv *look.Env, moveEnv *mo
 		processes: d.HV,
 		registry:  d.Registry,
 		tracker:   d.HV,
+		units:     d.Units,
 		blockjob:  blockjobEnv,
 		look:      lookEnv,
 		move:      moveEnv,

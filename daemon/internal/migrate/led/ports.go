@@ -5,7 +5,6 @@ package led
 import (
 	"context"
 
-	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/internal/api"
@@ -43,10 +42,6 @@ type images interface {
 
 type copier interface {
 	Forget(ctx context.Context, key string) error
-	CopyUnits(ctx context.Context, req move.UnitsRequest) (copy.UnitsResult, error)
-	KeepUnits(key string, kept move.KeptUnits) error
-	KeptUnits(key string) (move.KeptUnits, error)
-	ForgetUnits(prefix string) error
 }
 
 type registry interface {

@@ -55,7 +55,7 @@ func (e *Env) stepCopyRound() op.Step {
 		if err != nil {
 			return err
 		}
-		if err := e.copier.KeepUnits(in.CopyKey(in.Round)+keptSuffix, move.KeptUnits{Again: res.Differing}); err != nil {
+		if err := e.units.KeepUnits(in.CopyKey(in.Round)+keptSuffix, move.KeptUnits{Again: res.Differing}); err != nil {
 			return err
 		}
 		out := api.LiveOutcome{CopiedBytes: res.CopiedBytes, Seconds: e.now().Sub(began).Seconds(), DirtySeconds: max(0, e.now().Sub(h.Since).Seconds())}
@@ -102,7 +102,7 @@ func (e *Env) roundUnits(ctx context.Context, in *move.LiveInput, h *move.LiveHi
 }
 
 func (e *Env) keptUnits(key string) (move.KeptUnits, error) {
-	kept, err := e.copier.KeptUnits(key + keptSuffix)
+	kept, err := e.units.KeptUnits(key + keptSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // of an earlier generation, or nothing differed
 	}
@@ -161,7 +161,7 @@ func (e *Env) copyUnits(ctx context.Context, in *move.LiveInput, h *move.LiveHis
 	if err := e.mayWriteLiveDst(ctx, in); err != nil {
 		return copy.UnitsResult{}, err
 	}
-	return e.copier.CopyUnits(ctx, move.UnitsRequest{
+	return e.units.CopyUnits(ctx, move.UnitsRequest{
 		Key: key, Src: in.SrcImage(), Dst: in.DstImage(), SizeBytes: in.Src.SizeBytes, UnitBytes: in.UnitBytes,
 		Ranges: kept.Ranges, Again: kept.Again, Still: still, Options: in.CopyOptions,
 		GuestStats: e.liveGuestStats(in),
@@ -250,7 +250,7 @@ func (e *Env) stepReadLast() op.Step {
 		if kept.Ranges, err = e.readBitmaps(ctx, in, h.Tracked, in.Bitmap(h.Round)); err != nil {
 			return err
 		}
-		if err := e.copier.KeepUnits(in.LastKey()+keptSuffix, kept); err != nil {
+		if err := e.units.KeepUnits(in.LastKey()+keptSuffix, kept); err != nil {
 			return err
 		}
 		return r.SetOutput(api.LiveOutcome{DirtyBytes: kept.Bytes(), DirtySeconds: max(0, e.now().Sub(h.Since).Seconds())})
@@ -265,7 +265,7 @@ func (e *Env) stepCopyLast() op.Step {
 		if err := e.nothingWritten(ctx, in); err != nil {
 			return err
 		}
-		kept, err := e.copier.KeptUnits(in.LastKey() + keptSuffix)
+		kept, err := e.units.KeptUnits(in.LastKey() + keptSuffix)
 		if err != nil {
 			// src has everything, and is still the volume: the registry cancels the move.
 			return in.Refused(api.CodeInternal, "what its guests wrote last is not kept any more: %v", err)
@@ -335,7 +335,7 @@ func (e *Env) stepEndLive(prefix, copies func(*move.LiveInput) string) op.Step {
 		if err := e.stopTracking(ctx, in, prefix(in)); err != nil {
 			return err
 		}
-		return e.copier.ForgetUnits(copies(in))
+		return e.units.ForgetUnits(copies(in))
 	}
 	return move.LiveStep("end", do, nil)
 }

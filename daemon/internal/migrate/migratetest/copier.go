@@ -183,7 +183,7 @@ func (c *FakeCopier) Forget(_ context.Context, key string) error {
 	return nil
 }
 
-// SetUpdate implements move.Copier.
+// SetUpdate implements move.CopyUpdates.
 func (c *FakeCopier) SetUpdate(key string, in api.MigrationUpdate) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -191,14 +191,14 @@ func (c *FakeCopier) SetUpdate(key string, in api.MigrationUpdate) error {
 	return nil
 }
 
-// Update implements move.Copier.
+// Update implements move.CopyUpdates.
 func (c *FakeCopier) Update(key string) (api.MigrationUpdate, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	return c.Updates[key], nil
 }
 
-// CopyUnits implements move.Copier.
+// CopyUnits implements move.UnitsCopier.
 func (c *FakeCopier) CopyUnits(_ context.Context, req move.UnitsRequest) (copy.UnitsResult, error) {
 	var res copy.UnitsResult
 	ranges := slices.Clone(req.Ranges)
@@ -214,7 +214,7 @@ func (c *FakeCopier) CopyUnits(_ context.Context, req move.UnitsRequest) (copy.U
 	return res, nil
 }
 
-// KeepUnits implements move.Copier.
+// KeepUnits implements move.UnitsCopier.
 func (c *FakeCopier) KeepUnits(key string, kept move.KeptUnits) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -222,7 +222,7 @@ func (c *FakeCopier) KeepUnits(key string, kept move.KeptUnits) error {
 	return nil
 }
 
-// KeptUnits implements move.Copier.
+// KeptUnits implements move.UnitsCopier.
 func (c *FakeCopier) KeptUnits(key string) (move.KeptUnits, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -233,7 +233,7 @@ func (c *FakeCopier) KeptUnits(key string) (move.KeptUnits, error) {
 	return kept, nil
 }
 
-// ForgetUnits implements move.Copier.
+// ForgetUnits implements move.UnitsCopier.
 func (c *FakeCopier) ForgetUnits(prefix string) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()

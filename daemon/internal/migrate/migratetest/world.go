@@ -200,7 +200,7 @@ func (w *World) Ports() move.Ports {
 		return w.MayMove()
 	}
 	h := w.Hypervisor()
-	return move.Ports{HV: h, Images: w.Images, Copier: w.Copier, Registry: w.Registry, Guards: w.Guards, Blobs: w.Blobs, MayMove: mayMove, Claims: w.claims(h), Audit: w.audit, Clock: w.now}
+	return move.Ports{HV: h, Images: w.Images, Copier: w.Copier, Updates: w.Copier, Units: w.Copier, Registry: w.Registry, Guards: w.Guards, Blobs: w.Blobs, MayMove: mayMove, Claims: w.claims(h), Audit: w.audit, Clock: w.now}
 }
 
 // Hypervisor returns the world's hypervisor for a new daemon.

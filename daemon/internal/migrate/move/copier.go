@@ -18,10 +18,6 @@ type Copier interface {
 	// Compare returns nil for equal content, otherwise an *api.Error with copy_mismatch and the
 	// first different offset.
 	Compare(ctx context.Context, src, dst []hv.Image, sizeBytes int64, progress func(Progress)) error
-	// SetUpdate stores the operator's changes to the options of a copy, durably. Update returns
-	// them, or a zero value.
-	SetUpdate(key string, in api.MigrationUpdate) error
-	Update(key string) (api.MigrationUpdate, error)
 	// Unanswered reports whether a storage has not answered a request of this copy to copy by
 	// itself: the storage may still write to dst.
 	Unanswered(key string) (bool, error)
@@ -30,6 +26,18 @@ type Copier interface {
 	Restart(key string) error
 	// Forget removes the copy's cursor and the changes to its options.
 	Forget(ctx context.Context, key string) error
+}
+
+// CopyUpdates stores the operator's changes to the options of copies.
+type CopyUpdates interface {
+	// SetUpdate stores the operator's changes to the options of a copy, durably. Update returns
+	// them, or a zero value.
+	SetUpdate(key string, in api.MigrationUpdate) error
+	Update(key string) (api.MigrationUpdate, error)
+}
+
+// UnitsCopier copies units that guests have written, and keeps the units that remain.
+type UnitsCopier interface {
 	// CopyUnits copies units while other programs write to them, durably (copy.Units). It
 	// continues from the cursor of its key.
 	CopyUnits(ctx context.Context, req UnitsRequest) (copy.UnitsResult, error)

@@ -50,7 +50,8 @@ func NewDeps(ports Ports, history History, host func(context.Context) (Host, err
 type Env struct {
 	hv       hypervisor
 	images   flusher
-	copier   copier
+	copier   comparer
+	updates  CopyUpdates
 	registry registry
 	progress *ProgressTracker
 	fence    *Fence
@@ -65,7 +66,7 @@ type Env struct {
 // New makes an Env of the ports.
 func New(d *Deps) *Env {
 	return &Env{
-		hv: d.HV, images: d.Images, copier: d.Copier, registry: d.Registry, progress: d.Progress, fence: d.Fence, log: d.Log, now: d.Now,
+		hv: d.HV, images: d.Images, copier: d.Copier, updates: d.Updates, registry: d.Registry, progress: d.Progress, fence: d.Fence, log: d.Log, now: d.Now,
 		stopping: d.Stopping, stop: d.stop,
 		recordEnds: func(context.Context) error { return nil },
 	}
@@ -79,9 +80,7 @@ type flusher interface {
 	Flush(ctx context.Context, path string) error
 }
 
-type copier interface {
-	Update(key string) (api.MigrationUpdate, error)
-	SetUpdate(key string, to api.MigrationUpdate) error
+type comparer interface {
 	Compare(ctx context.Context, a, b []hv.Image, sizeBytes int64, progress func(Progress)) error
 }
 
@@ -99,7 +98,7 @@ func (e *Env) OnForgotten(recordEnds func(context.Context) error) { e.recordEnds
 // a restart.
 func (e *Env) CopyOptions(s *Spec) api.CopyOptions {
 	update := e.progress.update(s.MigrationID, func() api.MigrationUpdate {
-		stored, err := e.copier.Update(s.CopyKey())
+		stored, err := e.updates.Update(s.CopyKey())
 		if err != nil {
 			e.log.Warn("cannot read what was changed of a migration", "migration", s.MigrationID, "err", err)
 			return api.MigrationUpdate{}
@@ -111,12 +110,12 @@ func (e *Env) CopyOptions(s *Spec) api.CopyOptions {
 
 // Update changes the options of a migration's copy, durably.
 func (e *Env) Update(s *Spec, in api.MigrationUpdate) error {
-	before, err := e.copier.Update(s.CopyKey())
+	before, err := e.updates.Update(s.CopyKey())
 	if err != nil {
 		return err
 	}
 	in = in.After(before)
-	if err := e.copier.SetUpdate(s.CopyKey(), in); err != nil {
+	if err := e.updates.SetUpdate(s.CopyKey(), in); err != nil {
 		return err
 	}
 	e.progress.setUpdate(s.MigrationID, in)

@@ -56,6 +56,8 @@ type Ports struct {
 	HV       hv.Hypervisor
 	Images   Images
 	Copier   Copier
+	Updates  CopyUpdates
+	Units    UnitsCopier
 	Registry Registry
 	Guards   Guards
 	Blobs    Blobs

@@ -269,7 +269,7 @@ func (c *CopyEngine) decrypt(ctx context.Context, spec *copy.Spec, src []hv.Imag
 // updatePath returns the file with the changes to a copy's options, in JSON.
 func (c *CopyEngine) updatePath(key string) string { return c.cursorPath(key) + ".update" }
 
-// SetUpdate implements Copier.
+// SetUpdate implements CopyUpdates.
 func (c *CopyEngine) SetUpdate(key string, in api.MigrationUpdate) error {
 	text, err := json.Marshal(in)
 	if err != nil {
@@ -278,7 +278,7 @@ func (c *CopyEngine) SetUpdate(key string, in api.MigrationUpdate) error {
 	return atomicfile.Write(c.updatePath(key), text, 0o600)
 }
 
-// Update implements Copier.
+// Update implements CopyUpdates.
 func (c *CopyEngine) Update(key string) (api.MigrationUpdate, error) {
 	text, err := os.ReadFile(c.updatePath(key))
 	if errors.Is(err, os.ErrNotExist) {

@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// CopyUnits implements Copier.
+// CopyUnits implements UnitsCopier.
 func (c *CopyEngine) CopyUnits(ctx context.Context, req move.UnitsRequest) (copy.UnitsResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
@@ -44,7 +44,7 @@ func (c *CopyEngine) CopyUnits(ctx context.Context, req move.UnitsRequest) (copy
 	return res, nil
 }
 
-// KeepUnits implements Copier.
+// KeepUnits implements UnitsCopier.
 func (c *CopyEngine) KeepUnits(key string, kept move.KeptUnits) error {
 	text, err := json.Marshal(kept)
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *CopyEngine) KeepUnits(key string, kept move.KeptUnits) error {
 	return atomicfile.Write(c.cursorPath(key), text, 0o600)
 }
 
-// KeptUnits implements Copier.
+// KeptUnits implements UnitsCopier.
 func (c *CopyEngine) KeptUnits(key string) (kept move.KeptUnits, err error) {
 	text, err := os.ReadFile(c.cursorPath(key))
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *CopyEngine) KeptUnits(key string) (kept move.KeptUnits, err error) {
 	return kept, nil
 }
 
-// ForgetUnits implements Copier.
+// ForgetUnits implements UnitsCopier.
 func (c *CopyEngine) ForgetUnits(prefix string) error {
 	entries, err := os.ReadDir(c.cursors)
 	if errors.Is(err, os.ErrNotExist) {
