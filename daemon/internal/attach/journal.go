@@ -15,9 +15,12 @@ type Journal interface {
 	Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]op.Op, error)
 }
 
-// UnplugJournal is this host's journal with its blobs.
+// UnplugJournal has the ops and blobs of this host's journal.
 type UnplugJournal interface {
-	Journal
+	// Ops returns a kind's ops, oldest first: all, or the unfinished ones.
+	Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]op.Op, error)
+	// Records returns the records of an op in order.
+	Records(ctx context.Context, opID string) ([]op.Record, error)
 	// PutBlob stores a key's data, durably.
 	PutBlob(ctx context.Context, key string, data []byte) error
 	// Blobs returns the data of the keys with this prefix.
