@@ -140,7 +140,7 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 		return attach.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
 	}, log)
 	volumes := volume.New(volume.Config{Rules: rules, SharedPools: cfg.SharedPools},
-		volume.Ports{Pools: virt, Guests: virt, Registry: site, Images: storage, Claims: claims, Left: migrations.Released.Left, Adoptable: migrations.Released.CheckAdoptable, Recorded: migrations.Which.CheckVolumeRecorded}, runner, records,
+		volume.Ports{Pools: virt, Guests: virt, Registry: site, Changes: site, Images: storage, Files: storage, Claims: claims, Left: migrations.Released.Left, Adoptable: migrations.Released.CheckAdoptable, Recorded: migrations.Which.CheckVolumeRecorded}, runner, records,
 		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
 
 	instances := instance.New(instance.Config{SaveDir: cfg.SaveDir, BootID: bootID()}, instance.Ports{

@@ -50,7 +50,7 @@ func (m *Manager) decideCreate(ctx context.Context, in api.VolumeCreate) (*input
 	if err != nil {
 		return nil, fmt.Errorf("look at the pools: %w", err)
 	}
-	pool, err := choosePool(pools, typ, in, m.env.Images.FreeBytes)
+	pool, err := choosePool(pools, typ, in, m.env.Files.FreeBytes)
 	if err != nil {
 		return nil, err
 	}

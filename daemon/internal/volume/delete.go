@@ -142,7 +142,7 @@ func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 	if err := m.rules.CheckPath(ctx, vol.Location.Path); err != nil {
 		return in, err
 	}
-	if err := m.env.Images.MayWrite(vol.Location.Path); err != nil {
+	if err := m.env.Files.MayWrite(vol.Location.Path); err != nil {
 		return in, err
 	}
 	in.Unlink, err = m.rules.RealPath(vol.Location.Path)

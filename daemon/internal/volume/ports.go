@@ -16,7 +16,9 @@ type Ports struct {
 	Pools    Pools
 	Guests   Guests
 	Registry Registry
+	Changes  Changes
 	Images   Images
+	Files    Files
 	Claims   *location.Claims
 	// Left returns the paths of a volume's existing released sources on this host that are no
 	// volume (released.Sources). Nil: no volume was ever moved.
@@ -29,8 +31,9 @@ type Ports struct {
 	Recorded func(ctx context.Context, vol api.Volume) error
 }
 
-// Registry is the volumes' part of the registry. Every change has an op id and may be repeated.
-// Errors are *api.Error; after registry_unavailable the outcome is unknown.
+// Registry has the hosts, types and volumes of the registry, and stores what this host reads from
+// the image of a volume. Every change has an op id and may be repeated. Errors are *api.Error;
+// after registry_unavailable the outcome is unknown.
 type Registry interface {
 	Host(ctx context.Context, ref string) (api.Host, error)
 	Type(ctx context.Context, ref string) (api.VolumeType, error)
@@ -38,6 +41,10 @@ type Registry interface {
 	Volume(ctx context.Context, id string) (api.Volume, error)
 	GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error)
 	IdentifyVolume(ctx context.Context, opID, ref string, in api.VolumeIdentify) (api.Volume, error)
+}
+
+// Changes changes the state of a volume at the registry, with the promises of Registry.
+type Changes interface {
 	RegisterVolume(ctx context.Context, opID string, in api.VolumeRegister) (api.Volume, error)
 	TransitionVolume(ctx context.Context, opID, id string, t api.VolumeTransition) (api.Volume, error)
 	DeleteVolume(ctx context.Context, opID, id string) error
@@ -45,7 +52,8 @@ type Registry interface {
 	EndResize(ctx context.Context, opID, id string, in api.VolumeResizeEnd) (api.Volume, error)
 }
 
-// Images gives access to image files and devices of this host, by path (image.Storage).
+// Images describes image files and devices of this host, and shows who uses them, by path
+// (image.Storage).
 type Images interface {
 	// Inspect returns size and kind of the image at a location, image.ErrAbsent for a missing
 	// path, and an *api.Error if the image contradicts the location, or has other base images.
@@ -64,6 +72,11 @@ type Images interface {
 	// Fingerprint distinguishes an image from a later image at the same path, also after a reboot.
 	// It returns image.ErrAbsent for a missing path.
 	Fingerprint(ctx context.Context, path string) (string, error)
+}
+
+// Files changes and removes the image files of volumes, and checks their directories
+// (image.Storage).
+type Files interface {
 	// Grow makes an image file sizeBytes large, durably; the added bytes read as zeros. It shrinks
 	// no file. It returns hv.ErrInUse if QEMU has the file open.
 	Grow(ctx context.Context, img hv.Image, sizeBytes int64) error

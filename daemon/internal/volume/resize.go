@@ -82,7 +82,7 @@ func (m *Manager) reachForResize(ctx context.Context, in *resizeInput, vol api.V
 		if err := m.checkReach(ctx, vol, host.ID); err != nil {
 			return err
 		}
-		if err := m.env.Images.MayWrite(in.Location.Path); err != nil {
+		if err := m.env.Files.MayWrite(in.Location.Path); err != nil {
 			return err
 		}
 		return m.env.checkUnused(ctx, vol.Location.Path, in.verdict())

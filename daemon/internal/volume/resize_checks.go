@@ -67,7 +67,7 @@ func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) 
 	if dom.State.Active() {
 		return nil // QEMU has it open, and grows it
 	}
-	if err := e.Images.MayWrite(in.Location.Path); err != nil {
+	if err := e.Files.MayWrite(in.Location.Path); err != nil {
 		return err
 	}
 	return e.checkHeld(ctx, in.Location.Path, in.verdict())

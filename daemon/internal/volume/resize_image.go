@@ -26,10 +26,10 @@ func (e *env) inspect(ctx context.Context, in *resizeInput) (image.Info, error) 
 // must not find the filesystem full.
 func (e *env) checkGrowth(in *resizeInput, addedBytes int64) error {
 	dir := filepath.Dir(in.Location.Path)
-	if err := e.Images.CheckFileBytes(in.Location.Path, in.SizeBytes); err != nil {
+	if err := e.Files.CheckFileBytes(in.Location.Path, in.SizeBytes); err != nil {
 		return image.Refused("resize volume "+in.VolumeName, dir, err)
 	}
-	free, err := e.Images.FreeBytes(dir)
+	free, err := e.Files.FreeBytes(dir)
 	if err != nil || free >= addedBytes {
 		return err
 	}

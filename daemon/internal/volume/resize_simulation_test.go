@@ -62,7 +62,7 @@ func newResizeTrial(t *testing.T, subject int, who holder) *resizeTrial {
 		Runner: op.Config{Journal: s.journal, Describe: request.Describe, Context: hv.WithOp, MaxTries: 5},
 		New: func(runner *op.Runner) *Manager {
 			m := s.newManager(runner)
-			m.env.Images = resizedImages{s.images, s.moments}
+			m.env.Files = resizedImages{s.images, s.moments}
 			return m
 		},
 	})

@@ -81,7 +81,7 @@ func (e *env) stepCreateImage() op.Step {
 func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, made *hv.PoolVolume) error {
 	var err error
 	if l.Format == api.FormatRaw && !made.Block && l.WholeBytes()%image.MaxAlignBytes != 0 {
-		err = e.Images.FillFirstBlock(ctx, made.Path)
+		err = e.Files.FillFirstBlock(ctx, made.Path)
 	}
 	var fingerprint string
 	if err == nil {

@@ -39,7 +39,7 @@ func (e *env) stepRemoveImage() op.Step {
 			return image.Prefixed("cannot delete volume "+in.Volume.Name, err)
 		}
 		if l.Pool == "" {
-			return e.Images.Remove(ctx, in.Unlink)
+			return e.Files.Remove(ctx, in.Unlink)
 		}
 		found, err := e.inPool(ctx, l)
 		if err != nil || found == nil {

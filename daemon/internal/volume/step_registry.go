@@ -43,7 +43,7 @@ func (e *env) register(ctx context.Context, opID string, in *input, check func(c
 				return err
 			}
 		}
-		_, err := e.Registry.RegisterVolume(ctx, opID, in.Volume)
+		_, err := e.Changes.RegisterVolume(ctx, opID, in.Volume)
 		return err
 	})
 	if errors.Is(err, location.ErrCannotTell) {
@@ -78,7 +78,7 @@ func (e *env) stepPublish() op.Step {
 			return err
 		}
 		t := api.VolumeTransition{From: api.VolumeCreating, To: api.VolumeAvailable, Location: &made}
-		_, err := e.Registry.TransitionVolume(ctx, r.OpID()+".publish", in.Volume.ID, t)
+		_, err := e.Changes.TransitionVolume(ctx, r.OpID()+".publish", in.Volume.ID, t)
 		return request.Registry(err)
 	}
 	// A published volume may be attached at once, so any later status means done.
@@ -99,7 +99,7 @@ func (e *env) stepClaim() op.Step {
 			return nil // a deletion that did not end has claimed it
 		}
 		t := api.VolumeTransition{From: in.from(), To: api.VolumeDeleting}
-		_, err := e.Registry.TransitionVolume(ctx, r.OpID()+".claim", in.Volume.ID, t)
+		_, err := e.Changes.TransitionVolume(ctx, r.OpID()+".claim", in.Volume.ID, t)
 		return request.Registry(err)
 	}
 	// A volume with incomplete bytes stays deleting.
@@ -109,7 +109,7 @@ func (e *env) stepClaim() op.Step {
 			return err
 		}
 		t := api.VolumeTransition{From: api.VolumeDeleting, To: api.VolumeAvailable}
-		_, err = e.Registry.TransitionVolume(ctx, r.OpID()+".unclaim", in.Volume.ID, t)
+		_, err = e.Changes.TransitionVolume(ctx, r.OpID()+".unclaim", in.Volume.ID, t)
 		return request.Registry(err)
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
@@ -141,7 +141,7 @@ func (e *env) registered(ctx context.Context, in *input) (vol api.Volume, found 
 }
 
 func (e *env) forget(ctx context.Context, opID string, in *input) error {
-	err := e.Registry.DeleteVolume(ctx, opID, in.Volume.ID)
+	err := e.Changes.DeleteVolume(ctx, opID, in.Volume.ID)
 	if api.CodeOf(err) == api.CodeNotFound {
 		return nil
 	}

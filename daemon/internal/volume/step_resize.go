@@ -19,7 +19,7 @@ import (
 // fence may end the reservation at once, and stepGrow detects that.
 func (e *env) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
-		_, err := e.Registry.BeginResize(ctx, r.OpID()+"."+stepNameReserve, in.VolumeID, api.VolumeResizeBegin{
+		_, err := e.Changes.BeginResize(ctx, r.OpID()+"."+stepNameReserve, in.VolumeID, api.VolumeResizeBegin{
 			Host: in.Host, Epoch: in.Epoch, Generation: in.Generation, OpID: r.OpID(),
 		})
 		return request.Registry(err)
@@ -84,7 +84,7 @@ func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 	case now.dom != nil && now.dom.State.Active():
 		return e.growUnderGuest(ctx, in)
 	}
-	err := e.Images.Grow(ctx, in.image(), in.SizeBytes)
+	err := e.Files.Grow(ctx, in.image(), in.SizeBytes)
 	if errors.Is(err, hv.ErrInUse) { // its guest was just started
 		return op.Retry(request.BusyDelay, err)
 	}
@@ -158,7 +158,7 @@ func (e *env) makeLast(ctx context.Context, in *resizeInput) error {
 	if err != nil {
 		return err
 	}
-	err = e.Images.Sync(ctx, in.Location.Path)
+	err = e.Files.Sync(ctx, in.Location.Path)
 	var lost *image.NotStoredError
 	if errors.As(err, &lost) { // the next flush would succeed
 		return op.UnknownOutcome(in.cannot(api.CodeIOError, "%v. It is %s large, which may not outlive a power cut, and it may lack what its guest wrote last: mend the storage, look at the image (of qcow2 with `%s`, and nobody on it), and make the same call again, which takes it as it is then",
@@ -184,7 +184,7 @@ func (e *env) endResize(ctx context.Context, r *op.Run, in *resizeInput, what st
 		return h.Epoch, err
 	}
 	err := request.AsOfNow(in.Epoch, now, func(epoch int64, again string) error {
-		_, err := e.Registry.EndResize(ctx, r.OpID()+"."+what+again, in.VolumeID, api.VolumeResizeEnd{
+		_, err := e.Changes.EndResize(ctx, r.OpID()+"."+what+again, in.VolumeID, api.VolumeResizeEnd{
 			Host: in.Host, Epoch: epoch, OpID: r.OpID(), SizeBytes: sizeBytes,
 		})
 		return err

@@ -77,7 +77,7 @@ func (w *world) newManager(runner *op.Runner) *Manager {
 	if w.connectors != nil {
 		h = w.connectors.On(h)
 	}
-	ports := Ports{Pools: h, Guests: h, Registry: w.registry, Images: w.images, Claims: &location.Claims{Site: w.registry, Pools: h.Pools, HostID: testHost, HostName: hostName}}
+	ports := Ports{Pools: h, Guests: h, Registry: w.registry, Changes: w.registry, Images: w.images, Files: w.images, Claims: &location.Claims{Site: w.registry, Pools: h.Pools, HostID: testHost, HostName: hostName}}
 	ports.Adoptable = w.adoptable
 	ports.Recorded = func(context.Context, api.Volume) error { return w.unrecorded }
 	ports.Left = func(context.Context, string) ([]string, error) { return w.left, nil }
