@@ -62,8 +62,8 @@ func (r *ReleasedSource) WayOut() string {
 	}, "\n")
 }
 
-// ForgetRefusal refuses to forget an instance with disks that are not at the locations of its
-// volumes; what describes the differences.
+// ForgetRefusal returns the refusal to forget an instance with disks that are not at the locations
+// of its volumes. The parameter what describes the differences.
 func ForgetRefusal(name, what string) *Error {
 	return Errorf(CodeChainChanged, "cannot forget instance %s: %s. Once it is forgotten nothing says that its guest is on another image: its volume, with all that was written there since a move, is free to be deleted or given to another instance, and an adoption takes the image that the guest is on now. "+
 		"See first which image is the right one (`volferryctl volume which`). If it is the volume's, put its path back into the definition, with the guest off (`%s`; docs/how-to/recover.md, A guest on another image than its volume). "+

@@ -49,7 +49,8 @@ func Point(name string) {
 	}
 }
 
-// arm reads the variables. It prints errors to stderr, since a test with wrong variables must not
+// arm returns the points of the variables VOLFERRY_FAULT (spec) and VOLFERRY_FAULT_LOG (log), or
+// nil if both are empty. It prints errors to stderr, since a test with wrong variables must not
 // look like a success.
 func arm(spec, log string) *points {
 	if spec == "" && log == "" {

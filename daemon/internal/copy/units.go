@@ -11,11 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Units copies units from src to dst. When it returns nil, they are on stable storage, and with
-// Verify each was read back after that. The written data is at least as new as src at the call of
-// Units. Errors are as in Copy; a *MismatchError means that Still was promised, or that a unit
-// differed maxDiffering times. With a Cursor, Units may be called again with the same ranges, and
-// continues.
+// Units copies units from src to dst. When it returns nil, the units are on stable storage, and
+// with Verify each unit was read back after that. The written data is at least as new as src was
+// at the call of Units.
+//
+// Errors are as in Copy. A *MismatchError means that a unit differed when it was read back, and
+// either spec.Still excludes other writers, or maxDiffering copies in a row found the unit
+// different. With a Cursor, a repeated call with the same ranges continues.
 func Units(ctx context.Context, spec UnitsSpec) (UnitsResult, error) {
 	sizeBytes, err := spec.sizeBytes(ctx)
 	if err != nil {

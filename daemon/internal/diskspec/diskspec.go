@@ -11,10 +11,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// New returns the disk for an attachment of a volume, with this chain, top first. Its
-// serial is the volume's id: a guest finds the first 20 characters of it under
-// /dev/disk/by-id. If slot is not nil, the disk keeps what the slot has, and also the
-// slot's serial if that was not the id of its volume.
+// New returns the disk for an attachment of a volume. chain has the images of the volume, top
+// first; it has at least one. The serial of the disk is the volume's id, and a guest finds the
+// first 20 characters of the serial under /dev/disk/by-id. If slot is not nil, the disk gets the
+// settings of the slot's previous disk. It also gets the previous disk's serial, unless that
+// serial was the id of the previous volume.
 func New(volumeID string, at api.DiskAttachment, shareable bool, chain []hv.Image, slot *api.SlotDefinition) hv.DiskSpec {
 	spec := hv.DiskSpec{
 		Target: at.Device, Bus: BusOf(at.Device), Serial: volumeID, Image: chain[0],

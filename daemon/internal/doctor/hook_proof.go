@@ -14,7 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// HookProof proves that a process of libvirt runs hooks, while that process runs.
+// HookProof stores a proof that libvirt runs the hook. The proof is valid only for the libvirt
+// process that it names.
 type HookProof struct {
 	guards *guard.Dir
 	path   string

@@ -34,8 +34,8 @@ func (s Storage) Fingerprint(ctx context.Context, path string) (string, error) {
 	return s.at(path).fingerprint(ctx, path)
 }
 
-// Stamp reads the stamp of the image at path, only the size at an address. It returns ErrAbsent if
-// there is nothing.
+// Stamp reads the stamp of the image at path. For an image at an address the stamp has only the
+// size. It returns ErrAbsent if there is nothing.
 func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
 	return s.at(path).stamp(ctx, path)
 }
@@ -50,10 +50,11 @@ func (s Storage) Rights(ctx context.Context, path string) (*Rights, error) {
 	return s.at(path).rights(ctx, path)
 }
 
-// InUse describes who holds the image: a mount, a device mapper or loop device, swap. It returns
-// "" if nothing does as far as this host can see. A free block device can be opened exclusively; a
-// file may be the content of a loop device. For an NBD export nothing can be seen. For an RBD
-// image the result covers clients on all hosts, except as many as ours returns; ours may be nil.
+// InUse describes who holds the image: a mount, a device mapper or loop device, or swap. It
+// returns "" if this host can see no holder. It tests a block device by an exclusive open, and a
+// file by looking for a loop device over it. For an NBD export it returns "". For an RBD image it
+// counts the clients on all hosts, and returns "" if their number is in the range that ours
+// returns; ours may be nil for none.
 func (s Storage) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	return s.at(path).inUse(ctx, path, ours)
 }

@@ -92,10 +92,11 @@ func (r Rules) checkBases(ctx context.Context, l api.Location) error {
 	return nil
 }
 
-// CheckLocation refuses a location from the registry, another host or a caller that no volume of
-// this host may have: in a pool by CheckPool and CheckOpen, elsewhere by CheckPath, and for base
-// images by CheckPlaces. verdict begins the message of CheckPool, as in "cannot attach volume x".
-// Errors are *api.Error or the hypervisor's.
+// CheckLocation refuses a location that no volume of this host may have. The registry, another
+// host or a caller gives the location. In a pool, CheckLocation calls CheckPool and CheckOpen, and
+// refuses Volferry's own directories; outside of pools it calls CheckPath. It checks the base
+// images as CheckPlaces does. verdict begins the message of CheckPool, as in "cannot attach volume
+// x". Errors are *api.Error or the hypervisor's.
 func (r Rules) CheckLocation(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
 	check := r.CheckPath
 	if l.Pool != "" {

@@ -21,10 +21,13 @@ type foreignLink struct {
 	who  string
 }
 
-// follow resolves the symbolic links in a path as the kernel does. It also returns the first link
-// that others than root of this host may have made; in the directory of a pool of files, the first
-// link in the place of a volume, or out of the pool. Links in the path of dir, a configured
-// directory above path, are trusted. The last part of the path need not exist.
+// follow resolves the symbolic links in a path as the kernel does. The last part of the path need
+// not exist. Links in the path of dir, a configured directory above path, are trusted.
+//
+// If the path has a link that is not permitted, follow returns the first such link, and no real
+// path. In the directory of a pool of files a link is not permitted in the place of a volume, or
+// if the path leaves the pool. Elsewhere a link is not permitted if others than root of this host
+// may have made it.
 func follow(path, dir string, pools []hv.PoolInfo) (real string, foreign *foreignLink, err error) {
 	at, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -109,8 +112,8 @@ func isDirectory(path, dir string) bool {
 	return err == nil && same
 }
 
-// deepest returns the deepest of these directories above a path, or "". The text of a path with ..
-// is not reliable.
+// deepest returns the deepest of these directories above a path, or "". For a path with .. it
+// returns "", because the text of such a path is not reliable.
 func deepest(dirs []string, path string) (found string) {
 	if slices.Contains(strings.Split(path, "/"), "..") {
 		return ""

@@ -46,7 +46,7 @@ func New(version string, kinds []string) *Metrics {
 			Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600},
 		}, []string{"phase"}),
 		stalls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "volferry_migration_stall_seconds", Help: "How long a guest could not write, at the start and at the switch that ends a migration.",
+			Name: "volferry_migration_stall_seconds", Help: "How long a guest could not write: at the start of a migration, when QEMU begins to copy (job), and at the switch that ends the migration.",
 			Buckets: []float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5},
 		}, []string{"at"}),
 		mismatches: prometheus.NewCounter(prometheus.CounterOpts{
@@ -85,7 +85,8 @@ func (m *Metrics) PhaseDone(phase string, took time.Duration) {
 	m.phases.WithLabelValues(phase).Observe(took.Seconds())
 }
 
-// GuestStalled records for how long a guest could not write, at "start" or at "switch".
+// GuestStalled records how long a guest could not write, at "start", "job" or "switch"
+// (migrate.Observer).
 func (m *Metrics) GuestStalled(at string, d time.Duration) {
 	m.stalls.WithLabelValues(at).Observe(d.Seconds())
 }

@@ -123,7 +123,9 @@ func (m *Manager) Rejoined(ctx context.Context) error {
 	return err
 }
 
-// Wake continues ops that wait for the available libvirt or registry.
+// Wake continues the ops that wait for libvirt or the registry, and makes delayed retries of
+// migrations due soon. hypervisor is true if libvirt is available again, registry if the registry
+// is.
 func (m *Manager) Wake(hypervisor, registry bool) {
 	if hypervisor {
 		m.runner.Wake(request.WaitHypervisor)

@@ -23,8 +23,8 @@ func (a *activeOp) readBack(ctx context.Context) (over bool, err error) {
 	return false, nil
 }
 
-// replay computes the op's progress from its records. Records that cannot be followed park the op
-// without a further record.
+// replay computes the op's progress from its records. If the op has no plan, or the records are no
+// possible history of the plan, the op waits for the operator, and nothing is recorded.
 func (a *activeOp) replay(records []Record) {
 	if a.plan == nil {
 		a.setBroken(a.noPlan)

@@ -20,10 +20,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Places decides where images may be, if the path does not determine the image's place.
+// Places decides whether an image may be used if its path contains a symbolic link, or if it is a
+// block device outside of /dev.
 type Places interface {
-	// CheckFound refuses an image if path contains a symbolic link, and a block device outside of
-	// /dev. real is the image's path according to the kernel.
+	// CheckFound returns an error if the image at path may not be used. real is the image's path
+	// without links, according to the kernel. device is true for a block device.
 	CheckFound(path, real string, device bool) error
 }
 

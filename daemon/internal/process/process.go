@@ -23,9 +23,14 @@ import (
 type Dir string
 
 // Claims finds the QEMU processes with a domain's UUID in their command line. That is only a
-// claim: any user may start a QEMU with it. It does not use libvirt's PID files: libvirtd may run
-// in another mount namespace. The same walk, which takes long with many processes, also reads
-// their open files on some images. It shortens a list of many claims without losing information.
+// claim: any user may start a QEMU with that UUID. It does not use libvirt's PID files: libvirtd
+// may run in another mount namespace. The same walk, which takes long with many processes, also
+// reads their open files on some images.
+//
+// The list has at most claimsOfUser claims of each user in full; the number of these claims and
+// their files is at most listed. Of the other claims the list keeps only the files that no earlier
+// claim has open in the same mode (for reading or for writing), and omits claims without such a
+// file.
 func (d Dir) Claims(_ context.Context, id string, images []Image) ([]Claim, error) {
 	pids, err := d.list()
 	if err != nil {

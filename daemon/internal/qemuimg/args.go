@@ -25,8 +25,9 @@ func withKey(args []string, file string) []string {
 	return slices.Insert(slices.Clone(args), 1, "--object", secretObject(file))
 }
 
-// createOverlayArgs does not open the backing image (-u): it may be in use. hashMS is for an
-// encrypted image.
+// createOverlayArgs returns the arguments of a qemu-img create that does not open the backing
+// image (-u), since the backing image may be in use. hashMS is LUKS's iter-time in milliseconds,
+// only for an encrypted image.
 func createOverlayArgs(path string, backing Image, sizeBytes, hashMS int64) []string {
 	options := overlayOptions
 	if backing.LUKS {

@@ -22,10 +22,11 @@ func (e *RoomError) Error() string {
 }
 
 // CreateOnDevice makes a qcow2 image of sizeBytes, which reads as zeros, on a block device, over
-// any existing content; on stable storage when it returns nil. It opens the device exclusively, as
-// mounts and volume managers do (ErrBusy). is checks the open device before any write. It returns
-// a *RoomError for a device that the image may outgrow. It may be repeated after an interruption.
-func CreateOnDevice(ctx context.Context, image Image, sizeBytes int64, is func(device *os.File) error) error {
+// any existing content. The image is on stable storage when CreateOnDevice returns nil. It opens
+// the device exclusively, as mounts and volume managers do (ErrBusy). checkDevice checks the open
+// device before any write. It returns a *RoomError for a device that the image may outgrow. It may
+// be repeated after an interruption.
+func CreateOnDevice(ctx context.Context, image Image, sizeBytes int64, checkDevice func(*os.File) error) error {
 	path := image.Path
 	if err := image.validate(); err != nil {
 		return err
@@ -41,7 +42,7 @@ func CreateOnDevice(ctx context.Context, image Image, sizeBytes int64, is func(d
 	if o.protocol != protocolDevice {
 		return &ImageError{path, "is no block device"}
 	}
-	if err := is(o.file); err != nil {
+	if err := checkDevice(o.file); err != nil {
 		return err
 	}
 	var room Room

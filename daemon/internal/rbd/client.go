@@ -208,10 +208,11 @@ const (
 // identifies a client by an address and a number, which do not show its owner.
 type Count func(context.Context) (least, most int, err error)
 
-// Holders describes who has the image at an address open besides the clients that ours counts, or
-// "". ours may be nil for none. It also reports fewer clients than the minimum: one of ours has
-// lost the cluster, and another client may be in its place. It waits for clients that may have
-// died, unless ctx has a deadline: then the caller can repeat the call.
+// Holders describes who has the image at an address open, if there are more clients than the
+// maximum of ours; ours may be nil for none. It also reports fewer clients than the minimum: a
+// client of ours has lost the cluster, and another client may be in its place. Otherwise it
+// returns "". It waits for clients that may have died, unless ctx has a deadline: then the caller
+// can repeat the call.
 func (c *Client) Holders(ctx context.Context, path string, ours Count) (string, error) {
 	_, once := ctx.Deadline()
 	gone := time.NewTimer(watchTimeout)

@@ -61,7 +61,7 @@ func (u *Uplink) beat(ctx context.Context, changed bool) time.Duration {
 	return reportEvery
 }
 
-// Refresh reports now. Its error is the registry's, or this host's fence.
+// Refresh sends a report now. It returns the registry's error, or an error if this host is fenced.
 func (u *Uplink) Refresh(ctx context.Context) error {
 	_, err := u.refresh(ctx)
 	return err

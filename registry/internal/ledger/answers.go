@@ -29,8 +29,8 @@ type Request struct {
 	Body any
 }
 
-// KeepAnswers is how long an answer is kept for a repeated request: longer than a host stays away
-// and still has an op to resume.
+// KeepAnswers is how long an answer is kept for a repeated request: longer than any host with an
+// unfinished op is expected to be silent.
 const KeepAnswers = 90 * 24 * time.Hour
 
 // maxHostAnswer bounds the kept answer to a host's request, in bytes: several times the largest

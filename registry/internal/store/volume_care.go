@@ -27,10 +27,11 @@ func (tx careTx) inCare(ctx context.Context, ref, verb string) (api.Volume, erro
 	return v, tx.notInCare(verb, v)
 }
 
-// inHand is OwnVolume for a change of the volume's bytes. While hosts have the volume at
-// instances, it admits those with an attachment past its reservation; otherwise the host that has
-// the volume in its care. It also admits a host with an unanswered task about the volume. Reach is
-// not enough: every host with the shared pool has that.
+// inHand is OwnVolume for a change of the volume's bytes. It admits operators, and these hosts: a
+// host that has an instance with the volume (a reserved attachment does not count); the host that
+// has the volume in its care, while the volume is unheld; and a host that has taken a task about
+// the volume and has not answered it yet. It is not enough that a host can reach the bytes,
+// because every host with the shared pool can.
 func (tx careTx) inHand(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.OwnVolume(ctx, ref, verb)
 	if err != nil || tx.host == nil || v.Unheld() && v.Host == tx.host.Name {

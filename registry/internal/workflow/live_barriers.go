@@ -12,7 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// liveNext has the phases that may follow after all hosts have passed the barrier of each phase.
+// liveNext has, for each phase that Pass ends, the phases that may follow once all hosts have
+// passed its barrier.
 var liveNext = map[PausePhase][]PausePhase{
 	PauseChecking: {PauseMaking},
 	PauseTracking: {PauseCopying},

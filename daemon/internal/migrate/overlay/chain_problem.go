@@ -55,9 +55,9 @@ func guarded(message string) *api.ChainProblem {
 	return &api.ChainProblem{Message: message, Guarded: true}
 }
 
-// UnderSnapshot returns the problem of another program's image over the guest's image, nil if
-// there is none. The instance starts with that image. known is false if the chain cannot be read
-// now, or the witnesses disagree.
+// UnderSnapshot returns a problem if another program has put an image (a snapshot) over the
+// guest's image, so that the instance now runs or starts with that snapshot. Otherwise the problem
+// is nil. known is false if the chain cannot be read now, or the witnesses disagree.
 func (e *Env) UnderSnapshot(ctx context.Context, s *move.Spec) (problem *api.ChainProblem, known bool) {
 	disk, err := e.move.ReadDisk(ctx, s)
 	switch {

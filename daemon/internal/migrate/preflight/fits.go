@@ -9,9 +9,9 @@ import (
 )
 
 // checkFits refuses a dst that libvirt does not allow for the defined disk: libvirt would refuse
-// the new definition after the whole copy. disk is nil for a volume without instance. immovable
-// checks the settings that libvirt allows for no other image. For the other settings libvirt
-// checks the bus, the device or settings, which no move changes.
+// the new definition after the whole copy. disk is nil for a volume without instance. Immovable
+// refuses the settings that a move would lose. libvirt checks all other settings against the bus,
+// the device or further settings, which no move changes.
 func checkFits(s *move.Spec, disk *hv.Disk) error {
 	if disk == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckRecorded refuses a move, or a part in a move that the registry leads, of a volume that this
-// host's journal has elsewhere than the registry.
+// CheckRecorded refuses a move if this host's journal and the registry have different locations
+// for the volume. It also refuses this host's part in a move that the registry leads.
 func (c *Checks) CheckRecorded(ctx context.Context, vol api.Volume) error {
 	return image.Prefixed("cannot migrate volume "+vol.Name, c.which.CheckVolumeRecorded(ctx, vol))
 }
