@@ -27,13 +27,14 @@ func (v Version) Before(other Version) bool {
 
 // About describes the hypervisor and its configuration.
 type About struct {
-	// Libvirt and QEMU are their versions. QEMU's belongs to the program that starts the next
-	// guest; zero if there is none.
+	// Libvirt and QEMU are the versions of these programs. QEMU is the version that the next guest
+	// starts with, zero if QEMU is not installed.
 	Libvirt, QEMU Version
 	// SecurityModels are the models that confine QEMU: dac, apparmor, selinux.
 	SecurityModels []string
 	// GivesImages: libvirt makes QEMU's user the owner of images (dynamic_ownership).
-	// RemembersOwners: libvirt restores the previous owner afterwards (remember_owner).
+	// RemembersOwners: libvirt restores the previous owner when QEMU is done with the image
+	// (remember_owner).
 	GivesImages, RemembersOwners bool
 	// Process is libvirt's own process, nil if not found.
 	Process *DaemonProcess
@@ -46,7 +47,7 @@ type DaemonProcess struct {
 	ID  string
 	// Name is libvirtd or virtqemud.
 	Name string
-	// Since is the start time, converted with the present clock.
+	// Since is the start time of the process by the present clock.
 	Since time.Time
 }
 
@@ -54,8 +55,8 @@ type DaemonProcess struct {
 type Host interface {
 	// About returns the hypervisor's description of itself. Unknown fields stay empty.
 	About(ctx context.Context) (About, error)
-	// HookRefuses tries to start an undefined domain with this id that could not run, and reports
-	// whether the host's hook refused the start. It leaves no guest process.
+	// HookRefuses reports whether the host's hook refuses the start of a domain with this id. It
+	// tries to start a transient domain that cannot run, and leaves no guest process.
 	HookRefuses(ctx context.Context, id string) (bool, error)
 	// Up reports whether the connection works now.
 	Up() bool

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Await waits for an event of this domain or of all domains, or lookEvery. It returns false when
-// over fires, and an error when ctx ends.
+// Await returns true at the next event of this domain or of all domains, or after lookEvery. It
+// returns false when over fires, and an error when ctx ends.
 func Await(ctx context.Context, events <-chan Event, domainID string, lookEvery time.Duration, over <-chan time.Time) (bool, error) {
 	tick := time.NewTimer(lookEvery)
 	defer tick.Stop()

@@ -18,7 +18,7 @@ type Definitions interface {
 	// host or another. disks replace all disks of the definition except CD-ROM and floppy drives.
 	// The definition's NVRAM, if any, replaces the existing NVRAM. It returns ErrExists if a
 	// domain has this id or name, and ErrUnsupported for a definition that DomainDefinition would
-	// not return. With an error it has defined nothing.
+	// not return. If it returns an error, it has defined nothing.
 	DefineDomain(ctx context.Context, id string, def DomainDefinition, disks []DiskSpec) error
 	// UndefineDomain removes the definition of a domain that is off, but not its images and NVRAM.
 	// It returns nil if the domain does not exist, ErrActive if it is active, and ErrBusy if it

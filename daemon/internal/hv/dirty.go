@@ -4,20 +4,20 @@ package hv
 
 import "context"
 
-// DirtyTracker tracks the writes of a domain's process to a live disk, in bitmaps of units, which
-// end with the process. A recording bitmap gets a guest's write when its data reaches the image,
-// or later, but before QEMU acknowledges it to the guest. Every method returns ErrNotActive for a
-// domain that is off, and ErrNotFound for an absent disk.
+// DirtyTracker tracks the writes of a domain's process to a live disk, in bitmaps with one bit per
+// unit. The bitmaps end with the process. A recording bitmap gets a guest's write when the data
+// reaches the image, or later, but before QEMU acknowledges the write. Every method returns
+// ErrNotActive for a domain that is off, and ErrNotFound for an absent disk.
 type DirtyTracker interface {
 	// CanTrack returns nil if bitmaps of the disk can be created and read, and otherwise the
 	// reason. It returns ErrBusy while the process serves its images to another program.
 	CanTrack(ctx context.Context, id, target string) error
-	// StartTracking creates an empty bitmap that records from now on. UnitBytes is a power of two.
-	// It returns ErrExists if the disk has a bitmap of this name.
+	// StartTracking creates an empty bitmap that records from now on. unitBytes, the size of a
+	// unit, is a power of two. It returns ErrExists if the disk has a bitmap of this name.
 	StartTracking(ctx context.Context, id, target, name string, unitBytes int64) error
 	// SwapTracking creates an empty, recording bitmap newName, and then stops the recording of
-	// oldName: both have a write between the two steps. It does both or nothing. ErrExists and
-	// ErrNotFound concern the bitmaps.
+	// oldName: a write between the two steps is in both. It makes both changes or none. It returns
+	// ErrExists if newName exists, and ErrNotFound if oldName does not.
 	SwapTracking(ctx context.Context, id, target, oldName, newName string, unitBytes int64) error
 	// Tracking lists the bitmaps of the disk, including other programs' bitmaps.
 	Tracking(ctx context.Context, id, target string) ([]DirtyBitmap, error)
@@ -43,10 +43,11 @@ type DirtyBitmap struct {
 // StoredBitmap is a dirty bitmap that QEMU stores in its image, for an incremental backup.
 type StoredBitmap struct {
 	Name string
-	// Node is in QEMU's block graph. Path is the image; empty if QEMU does not give a path.
+	// Node is the image's node in QEMU's block graph. Path is the image's path, empty if QEMU
+	// gives none.
 	Node string
 	Path string
-	// Idle: the bitmap is disabled or inconsistent. A copy of the disk does not have it.
+	// Idle: the bitmap is disabled or inconsistent. A copy job does not copy such a bitmap.
 	Idle bool
 }
 

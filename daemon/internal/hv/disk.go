@@ -12,8 +12,8 @@ import (
 const (
 	SourceFile  = "file"
 	SourceBlock = "block"
-	// SourceNetwork is an export of an NBD server or an RBD image; Path is its address
-	// (medium.Kind), or empty for other network sources.
+	// SourceNetwork is a network source. Image.Path is the address (medium.Kind) of an NBD export
+	// or an RBD image, and empty for other network sources.
 	SourceNetwork = "network"
 )
 
@@ -38,8 +38,8 @@ type NamedChain struct {
 	Chain  []Image
 }
 
-// Mirror is a copy or an active commit on a disk as the live XML shows it. Before a pivot only
-// Ready counts: a job may have equal counters and still not be ready.
+// Mirror is a copy or an active commit on a disk as the live XML shows it. Before a pivot check
+// Ready and not the job's counters: a job with equal counters may not be ready.
 type Mirror struct {
 	Job   JobKind
 	Image Image // the target; for an active commit the base
@@ -49,7 +49,7 @@ type Mirror struct {
 	Ending bool
 }
 
-// CacheUnsafe is the cache mode without any flushes, the guest's or QEMU's.
+// CacheUnsafe is the cache mode that ignores all flushes, the guest's and QEMU's own.
 const CacheUnsafe = "unsafe"
 
 // Disk is one <disk> of a domain.
@@ -72,12 +72,12 @@ type Disk struct {
 	Transient  bool
 	CopyOnRead bool
 	Encrypted  bool // other than by Image.LUKSSecret
-	Slices     bool // a part of an image other than its beginning (SliceBytes)
+	Slices     bool // an image is a part of a larger one, but not its beginning (SliceBytes)
 	// Uncarried lists the settings that the disk would lose with another image: encryption,
 	// slices, reservations, and unknown settings. ParseDisk also finds settings that are newer
 	// than this program.
 	Uncarried string
-	// ImageSetting is a setting of one image, which libvirt drops when it replaces the image.
+	// ImageSetting names a setting of one image, which libvirt drops when it replaces the image.
 	ImageSetting string
 	// StartupPolicy tells libvirt how to start the domain without the image. A definition with a
 	// startup policy cannot have an image at an address.
@@ -144,7 +144,7 @@ type DiskSpec struct {
 	Backing   []Image `json:",omitempty"` // top first; empty if the image has no backing image
 	ReadOnly  bool
 	Shareable bool // another guest may open the image too; raw images only
-	BootOrder int  // the guest boots from 1; 0 if none
+	BootOrder int  // 1 is the first boot device; 0 if none
 	// Definition, if not empty, is a result of DiskDefinition for a disk with this Target. The
 	// disk is attached exactly as it was, with its address, and the fields above are ignored.
 	Definition string
@@ -157,8 +157,8 @@ type DiskSpec struct {
 	NewAddress bool
 	// NoBootOrder ignores the boot order in Slot.
 	NoBootOrder bool
-	// Reserved are results of DiskDefinition for absent disks that will return unchanged. Their
-	// settings and addresses count as taken. Only AttachDisk reads Reserved.
+	// Reserved are results of DiskDefinition for detached disks that will be attached again
+	// unchanged. Their settings and addresses count as taken. Only AttachDisk reads this field.
 	Reserved []string
 }
 

@@ -49,10 +49,10 @@ type Domain struct {
 	PauseReason PauseReason
 	Persistent  bool
 	Autostart   bool
-	// ManagedSave: a start would restore an old XML with old paths.
+	// ManagedSave: a start would restore a managed save image, with its old XML and paths.
 	ManagedSave bool
 	// Moved: the domain is off here because live migration moved its process to another host. As
-	// far as this host knows, it runs there. A restart of libvirt loses this fact.
+	// far as this host knows, the domain runs there. A restart of libvirt loses this fact.
 	Moved       bool
 	Snapshots   int
 	Checkpoints int
@@ -82,11 +82,11 @@ type Domain struct {
 
 // DomainFile is a file, a directory or a volume of a pool that a domain names.
 type DomainFile struct {
-	// What names the element (nvram) or the disk (cdrom sda).
+	// What: the element (nvram) or the disk (cdrom sda) that names the file.
 	What string
 	// Path is the absolute path as written, or the name of a volume of a pool.
 	Path string
-	// Pool is the pool of a volume that is named by pool; empty for a file.
+	// Pool is the volume's pool; empty if Path is absolute.
 	Pool string
 }
 
@@ -134,7 +134,8 @@ type Domains interface {
 	Domains(ctx context.Context) ([]Domain, error)
 	// Domain reads one domain by UUID. It returns ErrNotFound if there is none.
 	Domain(ctx context.Context, id string) (*Domain, error)
-	// RunState is a faster Domain that reads no definition.
+	// RunState returns the run state of a domain. It is faster than Domain: it reads no
+	// definition.
 	RunState(ctx context.Context, id string) (RunState, error)
 	// TopImage returns the path of the disk's top image, in the process or, if the domain is not
 	// active, in the persistent definition. It makes one libvirt call. It returns ErrUnavailable

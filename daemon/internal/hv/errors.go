@@ -21,8 +21,8 @@ var (
 	ErrNotActive = errors.New("domain is not active")
 	// ErrNoProcess: the domain is active, but its process, and so its open files, cannot be found.
 	ErrNoProcess = errors.New("the process of the domain was not found")
-	// ErrProcessEnds: the hypervisor lost the domain's process during the call. It shows the
-	// domain as off, now or soon.
+	// ErrProcessEnds: the hypervisor lost the domain's process during the call. The hypervisor
+	// shows the domain as off, now or soon.
 	ErrProcessEnds = errors.New("the process of the domain ends")
 	// ErrActive: the call needs a domain that is shut off.
 	ErrActive = errors.New("domain is active")
@@ -42,7 +42,7 @@ var (
 	// ErrIncomplete: a file of SaveMemory was not written completely.
 	ErrIncomplete = errors.New("saved memory is incomplete")
 	// ErrNoAnswer: it is unknown which part of a request the storage has done, and whether it
-	// still works on it.
+	// still works on the request.
 	ErrNoAnswer = errors.New("the storage has not answered")
 	// ErrUnsupported: the hypervisor permanently refuses this disk or this call.
 	ErrUnsupported = errors.New("unsupported by the hypervisor")

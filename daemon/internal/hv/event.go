@@ -23,7 +23,8 @@ const (
 )
 
 // Event is a hint that something changed: decide nothing from an event or from its absence. Path
-// is the image of a job or of an I/O error. Only Domain shows which device was removed.
+// is the image of a job or of an I/O error. The event does not show which device was removed: read
+// the domain.
 type Event struct {
 	Kind     EventKind
 	DomainID string

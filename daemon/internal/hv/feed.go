@@ -35,7 +35,7 @@ func (f *Feed) Publish(ev Event) {
 	}
 }
 
-// push never blocks: only Feed sends, under mu, and push makes room first.
+// push sends ev without blocking: only push sends, under mu, and it first makes room.
 func (f *Feed) push(sub chan Event, ev Event) {
 	if len(sub) >= cap(sub)-1 {
 		drain(sub)
@@ -56,7 +56,7 @@ func drain(sub chan Event) {
 	}
 }
 
-// Subscribe returns a subscription with the promise of Hypervisor.Events.
+// Subscribe returns a subscription as promised by Hypervisor.Events.
 func (f *Feed) Subscribe(ctx context.Context) <-chan Event {
 	sub := make(chan Event, feedDepth)
 	f.mu.Lock()

@@ -7,7 +7,7 @@
 // A call that changes something does not return when its context ends, but when its outcome is
 // known, or with ErrUnavailable if it cannot be known.
 //
-// No call decides anything. Callers read the state, act, and read it again, because a broken
+// Calls decide nothing. Callers read the state, act, and read the state again, because a broken
 // connection leaves the outcome of a call unknown.
 package hv
 

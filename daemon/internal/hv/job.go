@@ -13,8 +13,8 @@ const (
 	JobOther        JobKind = "other"
 )
 
-// Job is the progress of a block job as the hypervisor reports it. On a ready job of a paused
-// domain, Current equal to End means that nothing is dirty.
+// Job is the progress of a block job as the hypervisor reports it. If the job is ready and the
+// domain is paused, Current equal to End means that no block is dirty.
 type Job struct {
 	Kind                    JobKind
 	Current                 int64

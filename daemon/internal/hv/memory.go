@@ -14,15 +14,15 @@ type Memory interface {
 	// block job runs, and ErrUnsupported for a transient domain, which would be lost.
 	SaveMemory(ctx context.Context, id, path string) error
 	// SavingMemory reports whether a SaveMemory of the domain is under way; its caller may have
-	// died. A domain that was paused before looks the same during the save.
+	// died. If the domain was paused before, its state does not show the save.
 	SavingMemory(ctx context.Context, id string) (bool, error)
 	// SavedDisks reads the disks of domain id's process from a file of SaveMemory. It returns
 	// ErrIncomplete if the hypervisor has not written the file completely.
 	SavedDisks(ctx context.Context, id, path string) ([]Disk, error)
 	// RestoreMemory starts the domain id from a file of SaveMemory. The persistent definition and
 	// the file do not change. It returns ErrActive if the domain is active, ErrNotFound if the
-	// domain is not defined or lacks a named disk, and ErrGuarded and ErrInUse as PowerOn does. On
-	// other errors the domain is off.
+	// domain is not defined or lacks a disk of opts.Chains, and ErrGuarded and ErrInUse as PowerOn
+	// does. On other errors the domain is off.
 	RestoreMemory(ctx context.Context, id, path string, opts RestoreOptions) error
 }
 
@@ -32,6 +32,6 @@ type RestoreOptions struct {
 	Chains map[string][]Image
 	Paused bool
 	// StartToken is a text that the host's hook finds only in the definition of this start; empty
-	// for none. It ends with the process.
+	// for none. The token ends with the process.
 	StartToken string
 }

@@ -15,8 +15,8 @@ type Plug interface {
 	GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error
 	// AttachDisk adds a disk to the live domain or to the persistent definition. It returns
 	// ErrExists if its target, or the address in its Definition or Slot, is taken there; ErrInUse
-	// (Live) if the image is open elsewhere, and one of the two writes while the other does not
-	// share; ErrNotActive for Live on a domain that is off; ErrUnsupported if its bus takes no
+	// (Live) if the image is open elsewhere, and one of the two users writes while the other does
+	// not share; ErrNotActive for Live on a domain that is off; ErrUnsupported if its bus takes no
 	// disk now, its boot order is taken, or the domain has no such description. When it returns
 	// nil, the guest may not have noticed a live disk yet.
 	//

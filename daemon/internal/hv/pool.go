@@ -4,7 +4,7 @@ package hv
 
 import "context"
 
-// ConnectorPool is the type of pools with volumes that a connector makes, not libvirt.
+// ConnectorPool is the type of pools with volumes made by a connector, not by libvirt.
 const ConnectorPool = "connector"
 
 // PoolInfo is a storage pool of this host. Path is empty for pool types without a path.
@@ -19,8 +19,8 @@ type PoolInfo struct {
 	Problem string
 	// Extends: ExtendVolume can grow volumes of the pool.
 	Extends bool
-	// NoCreate: CreateVolume and DeleteVolume do not work in the pool, which has the volumes of
-	// its target.
+	// NoCreate: CreateVolume and DeleteVolume do not work in the pool: its volumes are made and
+	// deleted at its target.
 	NoCreate bool
 }
 
@@ -55,12 +55,12 @@ type DeviceCopy struct {
 	SizeBytes int64
 	// GranularityBytes: the offset and length of every range are multiples of it.
 	GranularityBytes int64
-	// Offered: the storage may be requested to copy. A range without an answer is requested again
-	// in any case.
+	// Offered: the storage may get new requests to copy. Without it, only a range without an
+	// answer is requested again.
 	Offered bool
 }
 
-// DeviceCopyEnd is a device at its path.
+// DeviceCopyEnd is a device, by its path and its identity.
 type DeviceCopyEnd struct{ Path, Identity string }
 
 // Pools lists the storage pools, and makes, finds, grows and deletes their volumes.
@@ -68,15 +68,15 @@ type Pools interface {
 	// Pools lists the storage pools.
 	Pools(ctx context.Context) ([]PoolInfo, error)
 	// RoundedBytes returns the size that a raw volume of sizeBytes gets in a pool. In a pool with
-	// extents, it makes the smallest volume and deletes it. It returns ErrNotFound as CreateVolume
-	// does.
+	// extents, it makes the smallest volume to learn the size, and deletes it. It returns
+	// ErrNotFound as CreateVolume does.
 	RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (int64, error)
 	// CreateVolume makes a pool volume of exactly sizeBytes, over the first of the backing images
 	// if there are any. It returns ErrExists if the name is taken, and ErrNotFound if the pool
 	// does not exist or is not active.
 	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []Image) (*PoolVolume, error)
 	// LookupVolume finds a pool volume by name, after a refresh of the pool. It returns
-	// ErrNotConnected if the pool may have the volume.
+	// ErrNotConnected if the pool may have the volume, but it is not connected.
 	LookupVolume(ctx context.Context, pool, name string) (*PoolVolume, error)
 	// VolumeAt returns the name of the active pool that has a volume with exactly this path,
 	// without following links. It returns ErrNotFound if there is none.

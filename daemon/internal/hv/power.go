@@ -16,7 +16,7 @@ type Power interface {
 	PowerOff(ctx context.Context, id string) error
 	// PowerOn starts a domain. It returns nil if the domain is active, ErrGuarded if the host's
 	// hook refuses, and ErrInUse if an image is open elsewhere. It restores a managed save image,
-	// with the disks of the save.
+	// if any, with the disks of the save.
 	PowerOn(ctx context.Context, id string) error
 	// Shutdown sends the guest a shutdown request (ACPI), and does not wait. The guest may take
 	// its time, refuse, or not understand. It returns nil if the domain is off.

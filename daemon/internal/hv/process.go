@@ -62,15 +62,15 @@ type ProcessUser struct {
 // ErrNotActive if the domain is off.
 type Processes interface {
 	// OpenFiles lists the open files of the domain's process on the images at these paths, in one
-	// look. Files and devices are compared by device and inode (or device number) as /proc shows
+	// pass. Files and devices are compared by device and inode (or device number) as /proc shows
 	// them; images of type network come from QEMU. The hypervisor's own records are ignored. An
-	// absent path is an error (fs.ErrNotExist), an absent address never. It returns ErrNoProcess,
+	// absent path is an error (fs.ErrNotExist); an absent address is not. It returns ErrNoProcess,
 	// not an empty list, if an active domain's process cannot be found. If the hypervisor does not
 	// know a running process of the domain, QEMU cannot be queried, and each address counts as
 	// open for writing.
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]OpenFile, error)
-	// Process returns the process of an active domain and its start arguments, from /proc. It
-	// returns ErrNoProcess if none is found, or several processes claim to be it.
+	// Process returns the process of an active domain and the images in its start arguments, from
+	// /proc. It returns ErrNoProcess if it finds no process or several.
 	Process(ctx context.Context, id, target string) (Process, error)
 	// QEMUVersion returns the QEMU version of an active domain's process, zero if unknown. It may
 	// differ from About's: a process keeps the program that started it.
@@ -89,8 +89,8 @@ type QEMUUsers interface {
 	QEMUUser(ctx context.Context, id string) (ProcessUser, error)
 }
 
-// ConfinedUser returns the user of a domain's process. confined is false if it is libvirt's own
-// user, who does not confine QEMU.
+// ConfinedUser returns the user of a domain's process. confined is false if the process runs as
+// libvirt's own user, who does not confine QEMU.
 func ConfinedUser(ctx context.Context, h QEMUUsers, id string) (user ProcessUser, confined bool, err error) {
 	user, err = h.QEMUUser(ctx, id)
 	if errors.Is(err, ErrUnsupported) {

@@ -27,9 +27,9 @@ func JobStartOf(qemu Version) JobStart {
 // in QEMU 8.0.
 func jobStartKillsGuest(qemu Version) bool { return qemu.Before(Version{Major: 8}) }
 
-// jobStartLosesWrites reports whether the job may miss writes at its start. These versions record
-// no write until the job has scanned the disk for allocated blocks, so a block that the guest
-// allocates just after the scan passed it is never copied. Commit 32125b1460 in QEMU 8.0
+// jobStartLosesWrites reports whether QEMU's job may miss writes at its start. Versions with this
+// bug record no write until the job has scanned the disk for allocated blocks, so a block that the
+// guest allocates just after the scan passed it is never copied. Commit 32125b1460 in QEMU 8.0
 // introduced the bug.
 func jobStartLosesWrites(qemu Version) bool {
 	if qemu == (Version{}) {
@@ -45,13 +45,14 @@ func jobStartLosesWrites(qemu Version) bool {
 
 // CopySkipsZeros reports whether a QEMU of this version (zero: unknown) may omit zeros in a copy
 // to a target that reads as zeros. QEMU does so from 10.1 on (block/mirror.c, zero_bitmap).
-// Vendors have backported that without a visible version (RHEL to 10.0.0-4.el10), so it is unknown
-// for 9.1 and later. QEMU checks the target alone. libvirt puts the target over its base images
-// only in the pivot, so the base images would show through.
+// Vendors have backported that without a visible version (RHEL to 10.0.0-4.el10), so
+// CopySkipsZeros returns true for 9.1 and later. QEMU checks the target alone. libvirt puts the
+// target over its base images only in the pivot, so the base images would show through.
 func CopySkipsZeros(qemu Version) bool {
 	return qemu == (Version{}) || !qemu.Before(Version{Major: 9, Minor: 1})
 }
 
 // JobEndKillsGuest reports whether the process of a guest with a QEMU of this version (zero:
-// unknown) may end when a synchronous copy fails. Seen in 7.2; 8.0 and later were not tried.
+// unknown) may end when a synchronous copy fails. The bug was seen in 7.2; 8.0 and later were not
+// tried.
 func JobEndKillsGuest(qemu Version) bool { return qemu.Before(Version{Major: 8}) }

@@ -13,8 +13,8 @@ import (
 )
 
 // AssertClean fails the test if an operation has left something: a block job, a domain that is
-// paused though no person paused it, a write limit, an overlay that no domain uses; or if a rule
-// was ever violated (see the uses of violate).
+// paused though no person paused it, a write limit, an overlay that no domain uses. It also fails
+// the test if a rule was ever violated (see the calls of violate).
 func (f *Fake) AssertClean(tb testing.TB) {
 	tb.Helper()
 	f.mu.Lock()
@@ -49,7 +49,7 @@ func (f *Fake) AssertClean(tb testing.TB) {
 	}
 }
 
-// IsClone marks a qcow2 image as a volume's linked clone, so that it is no leftover overlay.
+// IsClone marks a qcow2 image as a volume's linked clone, which AssertClean accepts.
 func (f *Fake) IsClone(path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -145,8 +145,8 @@ func reservedDisks(spec hv.DiskSpec) ([]hv.Disk, error) {
 	return disks, nil
 }
 
-// checkAttach makes libvirt's checks of the descriptions, and gives a disk without an address the
-// next free one.
+// checkAttach checks a new disk against the existing disks, as libvirt does, and gives a disk
+// without an address the next free address.
 func checkAttach(disks []hv.Disk, disk *hv.Disk) error {
 	if disk.Shareable && disk.Top().Format != Raw {
 		return fmt.Errorf("%w: shared access requires use of supported storage format", hv.ErrUnsupported)
@@ -178,7 +178,7 @@ func placeOf(disks []hv.Disk, disk *hv.Disk) int {
 func freeAddress(disks []hv.Disk, bus string) string {
 	format, first := "drive:0:0:0:%d", 0
 	if bus == "virtio" {
-		const firstSlot = 4 // libvirt keeps the lower ones for its own devices
+		const firstSlot = 4 // libvirt keeps the lower slots for its own devices
 		format, first = "pci:0000:00:%02x.0", firstSlot
 	}
 	for n := first; ; n++ {

@@ -21,7 +21,7 @@ func (f *Fake) BeginBackup(id, target string) error {
 	return nil
 }
 
-// EndBackup ends it (virsh domjobabort).
+// EndBackup ends the backup (virsh domjobabort).
 func (f *Fake) EndBackup(id, target string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

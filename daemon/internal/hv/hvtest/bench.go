@@ -38,8 +38,8 @@ type Env interface {
 	// CheckImage fails the test if a block of an image without writers does not hold value.
 	CheckImage(tb testing.TB, img hv.Image, block int64, value byte)
 
-	// Define makes a persistent domain of ID, Name, MemoryBytes and Config. The domain must exist
-	// at the end of the test, or be defined again.
+	// Define makes a persistent domain from d's ID, Name, MemoryBytes and Config. A test that
+	// removes the definition has to define the domain again.
 	Define(tb testing.TB, d hv.Domain)
 	Start(tb testing.TB, id string)
 	Destroy(tb testing.TB, id string)
@@ -47,8 +47,8 @@ type Env interface {
 	GuestWrite(tb testing.TB, id, target string, block int64, value byte)
 	CheckGuest(tb testing.TB, id, target string, block int64, value byte)
 
-	// LetGo makes the guest release the requested live disk, which it keeps until then. LetGo may
-	// reset the machine.
+	// LetGo makes the guest release a live disk after DetachDisk; the guest keeps it until then.
+	// LetGo may reset the machine.
 	LetGo(tb testing.TB, id, target string)
 
 	// BeginBackup starts a backup of the live disk, as virsh backup-begin does, without a reader.

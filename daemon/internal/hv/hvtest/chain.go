@@ -39,7 +39,7 @@ func (f *Fake) SetConfigChain(ctx context.Context, id, target string, chain []hv
 	})
 }
 
-// checkKind refuses a disk on an image that libvirt does not permit with one of its settings.
+// checkKind refuses a disk with a setting that libvirt does not permit for an image like top.
 func checkKind(disk *hv.Disk, top hv.Image) error {
 	switch {
 	case disk.StartupPolicy != "" && top.Type == hv.SourceNetwork:
@@ -113,8 +113,8 @@ func (f *Fake) checkSnapshot(dom *domain, disk *hv.Disk, overlay hv.Image) error
 	return nil
 }
 
-// startChain returns the chain that a start of the disk would use: the explicit one, or one probed
-// from the headers if the definition does not state its end.
+// startChain returns the chain that a start of the disk would use: the definition's chain,
+// continued from the headers if it is not terminated.
 func (f *Fake) startChain(disk hv.Disk) ([]hv.Image, error) {
 	chain := slices.Clone(disk.Chain)
 	if len(chain) == 0 || disk.Terminated {

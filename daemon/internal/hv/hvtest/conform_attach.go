@@ -253,8 +253,8 @@ func testPutBack(t *testing.T, b *bench) {
 	}
 }
 
-// testSharing tests which guests may have an image open together. QEMU refuses two if one writes
-// and the other does not share.
+// testSharing tests that QEMU refuses the second guest if one guest writes and the other does not
+// share.
 func testSharing(t *testing.T, b *bench) {
 	first, second := b.start(t), b.start(t)
 	spec := b.spec(t, "vdc")
@@ -302,8 +302,6 @@ func testSharedLeave(t *testing.T, b *bench) {
 	b.CheckGuest(t, second.id, "vdc", 2, 6)
 }
 
-// testPivotKeeps moves a disk that cannot have an overlay: a shareable one with a single user, or
-// a read-only one.
 func testPivotKeeps(t *testing.T, b *bench) {
 	for _, mode := range []hv.DiskSpec{{Shareable: true}, {ReadOnly: true, Shareable: true}, {ReadOnly: true}} {
 		src, dst := b.image(t, "src.raw", Raw), b.image(t, "dst.raw", Raw)

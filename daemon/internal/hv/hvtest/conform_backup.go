@@ -13,7 +13,6 @@ var backupTests = map[string]func(*testing.T, *bench){
 	"BesideABackupNothingChangesItsDisk": testBesideABackup,
 }
 
-// testBesideABackup repeats each call after the backup, when it must succeed.
 func testBesideABackup(t *testing.T, b *bench) {
 	g, ctx := b.start(t), t.Context()
 	top := g.snapshot(t)

@@ -68,7 +68,8 @@ func (g *guest) copyTo(t *testing.T, format string, shallow bool) hv.Image {
 	return dst
 }
 
-// This is the hypervisor's behaviour: before such a copy the caller must look for bitmaps.
+// After a shallow copy a bitmap lacks the writes from before the overlay: the caller must look for
+// bitmaps first.
 func testStoredBitmapsShallow(t *testing.T, b *bench) {
 	g := b.recorded(t)
 	overlay := b.overlay(t, g.src)

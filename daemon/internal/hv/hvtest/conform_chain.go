@@ -157,8 +157,8 @@ func testSetConfigChainRefuses(t *testing.T, b *bench) {
 	}
 }
 
-// The definition takes precedence over the overlay's header: so rewriting the header alone moves
-// nothing.
+// The definition takes precedence over the overlay's header: a change of the header alone has no
+// effect.
 func testStartUsesConfigChain(t *testing.T, b *bench) {
 	first, second := b.image(t, "first.raw", Raw), b.image(t, "second.raw", Raw)
 	b.WriteImage(t, first, 0, 1)

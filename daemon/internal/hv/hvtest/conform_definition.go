@@ -85,7 +85,8 @@ func testRedefineOtherDisks(t *testing.T, b *bench) {
 		t.Errorf("disks = %+v", after.Config)
 	}
 
-	// Without its root disk, which leaves no disk a boot order, and with it again.
+	// The domain is defined without its root disk, so that no disk has a boot order, and then with
+	// it.
 	b.undefine(t, id)
 	ok(t, b.hv.DefineDomain(t.Context(), id, def, []hv.DiskSpec{data}))
 	def = b.domainDefinition(t, id)

@@ -180,8 +180,6 @@ func testNotActive(t *testing.T, b *bench) {
 	}
 }
 
-// testPowerOff: running or paused, and with a job, a domain is off when the call returns, keeps its
-// definition, and can be started again.
 func testPowerOff(t *testing.T, b *bench) {
 	g := b.start(t)
 	events := b.hv.Events(t.Context())

@@ -27,8 +27,8 @@ var exportTests = map[string]func(*testing.T, *bench){
 	},
 }
 
-// testExport: a disk with an NBD export as one end is frozen below an overlay, committed to,
-// frozen again, and moved to dst. The open images of the process are checked each time.
+// testExport freezes a disk below an overlay, commits, freezes again, and moves the disk to dst.
+// src or dst is an NBD export. It checks the open images each time.
 func testExport(t *testing.T, b *bench, src, dst hv.Image) {
 	t.Helper()
 	b.WriteImage(t, src, 0, 1)
@@ -91,8 +91,6 @@ func (g *guest) wantOpen(t *testing.T, img hv.Image, want string) {
 	}
 }
 
-// testEndConnections: the job ends with an error, and the guest continues to write to its own
-// image.
 func testEndConnections(t *testing.T, b *bench) {
 	dst := b.Export(t, diskBytes)
 	g := b.start(t)

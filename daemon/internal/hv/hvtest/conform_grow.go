@@ -66,7 +66,6 @@ func testGrowUnderJob(t *testing.T, b *bench) {
 	g.wantLive(t, overlay, g.src)
 }
 
-// testGrowBlockDevice: GrowDisk only shows the guest the device's new size.
 func testGrowBlockDevice(t *testing.T, b *bench) {
 	device := hv.Image{Type: hv.SourceBlock, Format: Raw, Path: b.BlockDevice(t, diskBytes)}
 	id := b.define(t, nil, device)
@@ -79,7 +78,6 @@ func testGrowBlockDevice(t *testing.T, b *bench) {
 	ok(t, g.hv.GrowDisk(t.Context(), id, "vda", diskBytes))
 }
 
-// testGrowOverlay: the image below keeps its size, and reads as zeros beyond it.
 func testGrowOverlay(t *testing.T, b *bench) {
 	g := b.start(t)
 	overlay := g.snapshot(t)

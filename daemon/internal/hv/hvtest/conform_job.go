@@ -34,9 +34,9 @@ func testCopyToBlockDevice(t *testing.T, b *bench) {
 	testShallowCopy(t, b, hv.Image{Type: hv.SourceBlock, Format: Raw, Path: device})
 }
 
-// testCopyToASlice: the disk is the beginning of a larger file, device or export: as the target of
-// a copy, as the top, below an overlay, and as the target of a commit. The rest of the file does
-// not change.
+// testCopyToASlice tests an image that is the beginning of a larger file, device or export: as the
+// target of a copy, as the top, below an overlay, and as the target of a commit. The rest of the
+// file does not change.
 func testCopyToASlice(t *testing.T, b *bench) {
 	const largerBytes = diskBytes + 1<<20
 	for name, larger := range map[string]func(*testing.T) hv.Image{
@@ -68,8 +68,8 @@ func testCopyToASlice(t *testing.T, b *bench) {
 	}
 }
 
-// testCopyToAnImageOnADevice: a qcow2 image on a larger block device is a disk of the image's
-// size: as the target of a copy, as the top, below an overlay, and as the target of a commit.
+// testCopyToAnImageOnADevice tests a disk on a qcow2 image on a larger block device: the disk has
+// the image's size in each role of testCopyToASlice.
 func testCopyToAnImageOnADevice(t *testing.T, b *bench) {
 	dst := hv.Image{Type: hv.SourceBlock, Format: Qcow2, Path: b.BlockDevice(t, 2*diskBytes)}
 	b.CreateOnDevice(t, dst.Path, diskBytes)
@@ -106,8 +106,8 @@ func (g *guest) wantSize(t *testing.T, sizeBytes int64) {
 	}
 }
 
-// testShallowCopy is the core of a migration: dst holds the content of src, the overlay is copied,
-// and the guest runs on dst.
+// testShallowCopy tests the core of a migration: dst has the content of src, a job copies the
+// overlay to dst, and the guest runs on dst.
 func testShallowCopy(t *testing.T, b *bench, dst hv.Image) *guest {
 	t.Helper()
 	g := b.start(t)
@@ -146,7 +146,6 @@ func testShallowCopy(t *testing.T, b *bench, dst hv.Image) *guest {
 	return g
 }
 
-// testCopyOverBases is a shallow copy of a linked clone into another one.
 func testCopyOverBases(t *testing.T, b *bench) {
 	base := b.image(t, "base.raw", Raw)
 	b.WriteImage(t, base, 3, 7)
@@ -278,8 +277,8 @@ func testJobDies(t *testing.T, b *bench) {
 	g.CheckGuest(t, g.id, "vda", 1, 2)
 }
 
-// testJobBeginsSuspended: a job scans the disk of a suspended guest, reports that, and misses no
-// write after the guest is resumed.
+// testJobBeginsSuspended checks that a job scans a suspended guest's disk, reports that, and
+// misses no write after the guest is resumed.
 func testJobBeginsSuspended(t *testing.T, b *bench) {
 	ctx, g := t.Context(), b.start(t)
 	version, err := g.hv.QEMUVersion(ctx, g.id)
@@ -334,7 +333,7 @@ func (g *guest) awaitTracking(t *testing.T) {
 	})
 }
 
-// testCommit commits over a template, which must never be written.
+// testCommit commits into an image over a template, which must never be written.
 func testCommit(t *testing.T, b *bench) {
 	template := b.image(t, "template.raw", Raw)
 	b.WriteImage(t, template, 9, 9)
@@ -379,7 +378,7 @@ func testAbortCommit(t *testing.T, b *bench) {
 	g.GuestWrite(t, g.id, "vda", 1, 8)
 	g.wantLive(t, overlay, g.src)
 	g.CheckGuest(t, g.id, "vda", 1, 8)
-	// QEMU 7 reopens it read-only, QEMU 10 leaves it as in the commit.
+	// QEMU 7 reopens src read-only; QEMU 10 keeps it open as in the commit.
 	if got := g.openFor(t, g.src); got == "" {
 		t.Error("src is not open after the abort")
 	}

@@ -62,7 +62,7 @@ func startLeased(t *testing.T, env LeaseEnv, shareable bool) *leasedGuest {
 	src := b.image(t, "src.raw", Raw)
 	id := b.define(t, func(d *hv.Disk) { d.Shareable = shareable }, src)
 	g := &leasedGuest{guest: &guest{bench: b, id: id, src: src}, env: env}
-	for _, target := range []string{"vdc", "sda"} { // the second comes first, because of its bus
+	for _, target := range []string{"vdc", "sda"} { // sda comes first in the domain, because of its bus
 		spec := b.spec(t, target)
 		if target == "sda" {
 			spec.Bus = "sata"
@@ -100,8 +100,8 @@ func (g *leasedGuest) over(t *testing.T) {
 	g.wantLeased(t, g.overlay, g.src)
 }
 
-// pivot pivots a job to an image with the guest suspended, and resumes it. Then no other domain
-// may have the image, and the guest can be suspended, resumed, ended and started.
+// pivot pivots a job to an image with the guest suspended, and resumes it. It checks that no other
+// domain can then open the image, and that the guest can be suspended, resumed, ended and started.
 func (g *leasedGuest) pivot(t *testing.T, to hv.Image, left ...hv.Image) {
 	t.Helper()
 	ctx := t.Context()
@@ -229,7 +229,7 @@ func testLeasesOfAHotPlug(t *testing.T, g *leasedGuest) {
 }
 
 // testLeasesElsewhere resumes a guest while another host has the lease of one image, for each
-// position of that image among the disks.
+// disk.
 func testLeasesElsewhere(t *testing.T, g *leasedGuest) {
 	ctx := t.Context()
 	for _, img := range append(slices.Clone(g.others), g.src) {

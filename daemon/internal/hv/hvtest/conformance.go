@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Conformance checks that a hypervisor keeps every promise of package hv, except those named in
-// left, which are skipped with the reason why. The environments share the promises (AtOnce).
+// Conformance checks that a hypervisor keeps every promise of package hv. It skips the tests with
+// the names left, and logs the reason why. AtOnce divides the tests among the environments.
 func Conformance[E Env](t *testing.T, envs []E, why string, left ...string) {
 	t.Helper()
 	promises := map[string]func(*testing.T, E){}

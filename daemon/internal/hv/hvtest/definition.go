@@ -115,7 +115,7 @@ func (f *Fake) DefineDomain(ctx context.Context, id string, def hv.DomainDefinit
 }
 
 // setDisks replaces all disks except the drives, and puts the new disks before the drives. Like
-// libvirt it assigns addresses after it knows all explicit ones.
+// libvirt it assigns addresses when it knows all explicit addresses.
 func (d *definition) setDisks(specs []hv.DiskSpec) error {
 	var placed, unplaced, disks []hv.Disk
 	for _, spec := range specs {

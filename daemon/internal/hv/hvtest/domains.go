@@ -12,7 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// defaultPerLook is how many blocks a look advances a job: few, so that tests see unready jobs.
+// defaultPerLook is how many blocks a job copies at each look: few, so that tests see unready
+// jobs.
 const defaultPerLook = 2
 
 // New returns a connected Fake without domains.

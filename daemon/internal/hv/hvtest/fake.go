@@ -18,10 +18,9 @@ var ErrPaused = errors.New("the domain is paused")
 
 var _ hv.Hypervisor = (*Fake)(nil)
 
-// Fake is a hypervisor in memory, on images with real data semantics: a snapshot freezes the image
-// below, a mirror copies block by block while the guest writes, a stale overlay shadows newer
-// data. It also plays the guest, the person with virsh, and every kind of failure. It is safe for
-// concurrent use. Jobs advance only in calls that look (Domain, Domains, Job) and in Step.
+// Fake is a hypervisor in memory, on Images. It also plays the guest, the person with virsh, and
+// every kind of failure. It is safe for concurrent use. Jobs advance only in calls that look
+// (Domain, Domains, Job) and in Step.
 type Fake struct {
 	*Images
 
@@ -44,7 +43,8 @@ type Fake struct {
 	nvram      map[string][]byte // files, which outlive their domains
 	denied     map[string]string // files of the rules that deny writes, by image path
 	unreadable map[string]error
-	// targets are the volumes of targets, by path; the connected ones are among the images.
+	// targets are the volumes of storage targets, by path; connected volumes are also among the
+	// images.
 	targets map[string]*image
 	copies  []hv.DeviceCopy
 	clones  map[string]bool
@@ -53,8 +53,8 @@ type Fake struct {
 }
 
 // locks is the hypervisor's lock manager. The leases of its own domains follow from their state: a
-// running domain has the leases of the images that its disks write to, and every active one the
-// leases of the images that its jobs write to.
+// running domain has the leases of the images that its disks write to, and an active domain has
+// the leases of the images that its jobs write to.
 type locks struct {
 	on        bool
 	why       string
@@ -79,7 +79,7 @@ type domain struct {
 	sizes     map[string]int64
 	shown     hv.State
 	byUser    bool
-	// leaving are the live disks with an unanswered request.
+	// leaving are the live disks with an unanswered request to release them.
 	unplug  Unplug
 	leaving map[string]bool
 	// savedLeaving is leaving in the managed save image.
@@ -89,7 +89,7 @@ type domain struct {
 	asked      int
 	thenReboot bool
 	reboots    int
-	// starting is closed when the hook has answered a start; nil without a question to the hook.
+	// starting is closed when the hook has answered a start; nil while the hook is not called.
 	starting chan struct{}
 	leansOn  string
 	// stale is what the hypervisor reports of the process instead of the truth, or nil; see

@@ -69,8 +69,8 @@ func (f *Fake) MoveAway(id string) error {
 	return err
 }
 
-// end ends the process, which is killed or closes its images. Its jobs end with it, and libvirt
-// sends no event for them.
+// end ends the domain's process. A killed process loses unflushed data. The jobs end with the
+// process, and libvirt sends no event for them.
 func (f *Fake) end(id string, killed bool, details ...string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,8 +107,8 @@ func (f *Fake) Reboot(id string) error {
 	return nil
 }
 
-// HostReboot ends every domain at once and starts those with Autostart. It returns the errors of
-// failed starts.
+// HostReboot ends every domain at once and starts the domains with Autostart. It returns the
+// errors of failed starts.
 func (f *Fake) HostReboot() error {
 	f.mu.Lock()
 	f.boots++
@@ -188,8 +188,8 @@ func (f *Fake) setPaused(id string, paused bool) error {
 }
 
 // GuestWrite writes a block as the guest. Nil acknowledges the write, and AssertNoWriteLost then
-// expects it. It returns ErrPaused if the domain is paused, or is paused now because the image has
-// no space.
+// expects it. It returns ErrPaused if the domain is paused, or if this write pauses it because the
+// image has no space.
 func (f *Fake) GuestWrite(id, target string, block int64, value uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -307,8 +307,8 @@ func (f *Fake) authoritative(id, target string) (map[int64]uint64, error) {
 	return f.read(chain)
 }
 
-// Acknowledged returns the content that the guest may expect: the content at the definition and
-// every write acknowledged since.
+// Acknowledged returns the content that the guest may expect: the content when the domain was
+// defined, and every write acknowledged since.
 func (f *Fake) Acknowledged(id, target string) (map[int64]uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

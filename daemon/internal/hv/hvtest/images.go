@@ -66,7 +66,7 @@ type ImageInfo struct {
 	Secret      string
 	Allocated   int
 	Written     int64 // number of its last write, as its modification time
-	Before      int64 // the same when the host was booted
+	Before      int64 // Written when the host booted
 	Born        int64 // distinguishes it from an earlier image at its path
 }
 
@@ -74,7 +74,7 @@ type ImageInfo struct {
 type ImageSnapshot struct {
 	ID        uint64
 	Protected bool
-	// Written: the image was written since.
+	// Written: the image was written since the snapshot.
 	Written bool
 
 	writes int64
@@ -113,7 +113,7 @@ func (m *Images) CreateOverlay(path string, backing hv.Image, sizeBytes int64) e
 	return m.create(path, &image{format: Qcow2, size: sizeBytes, backing: backing, secret: backing.LUKSSecret})
 }
 
-// TableBytes is how much larger a full qcow2 image is than a raw one.
+// TableBytes is how much larger a full qcow2 image is than a raw image.
 const TableBytes = 2 * BlockSize
 
 // CreateOnDevice makes an empty qcow2 image on the block device at path, over any existing content.
@@ -172,7 +172,8 @@ func (m *Images) Exists(path string) bool {
 	return m.files[path] != nil
 }
 
-// Beside lists the other files in the directory of path that differ from it only in the extension.
+// Beside lists the other files in the directory of path that differ from path only in the
+// extension.
 func (m *Images) Beside(path string) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -374,8 +375,7 @@ func headerBlocks(img hv.Image) int64 {
 	return 0
 }
 
-// decrypt refuses an image that QEMU would not open as named: with another key or none, or without
-// encryption.
+// decrypt refuses an image that QEMU could not open with the secret of named, or without one.
 func (img *image) decrypt(named hv.Image) error {
 	switch {
 	case isContainer(named):

@@ -11,14 +11,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Copy makes dst read as src does, through src's headers. No process may write to src or have dst
-// open.
+// Copy gives dst the content of src, through the backing images in src's headers. No process may
+// write to src or have dst open.
 func (m *Images) Copy(src, dst string) error {
 	return m.CopyImage(hv.Image{Path: src}, hv.Image{Path: dst})
 }
 
 // CopyImage is Copy for images that may be the beginning of larger ones. LUKS containers are
-// copied encrypted. An image over the backing image of src gets only src's own blocks.
+// copied encrypted. If dst has src's backing image, it gets only src's own blocks.
 func (m *Images) CopyImage(from, into hv.Image) error {
 	from.LUKSSecret, into.LUKSSecret = "", ""
 	src, dst := from.Path, into.Path

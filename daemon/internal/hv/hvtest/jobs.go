@@ -69,7 +69,7 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 		} else {
 			j.whole = true
 			// QEMU's full copy first zeroes the target. A shallow copy of a disk without a backing
-			// image silently becomes one.
+			// image silently becomes a full copy.
 			maps.DeleteFunc(to.blocks, func(block int64, _ uint64) bool {
 				return block >= headerBlocks(dst) && within(dst, to, block-headerBlocks(dst))
 			})
@@ -243,8 +243,8 @@ func (f *Fake) EndConnections(ctx context.Context, id, address string) error {
 	})
 }
 
-// SetSilent sets whether the server of an address does not answer. QEMU would hang in a suspend, or
-// at the start of a job there.
+// SetSilent makes the server of an address stop answering, or answer again. QEMU would hang in a
+// suspend, or at the start of a job there.
 func (f *Fake) SetSilent(address string, silent bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -268,8 +268,8 @@ func (f *Fake) SetStep(blocksPerLook int) {
 	f.perLook = blocksPerLook
 }
 
-// soon is how many bytes a job copies in no time; behindPerBlock how many bytes of its backlog it
-// copies instead of a block.
+// soon is the largest backlog in bytes that does not delay the end of a job. behindPerBlock is how
+// many bytes of its backlog a job copies instead of a block.
 const soon, behindPerBlock = 16 << 20, 1 << 20
 
 // SetBehind adds a backlog of this many bytes, without blocks, to the job on a live disk.
@@ -373,8 +373,7 @@ func (f *Fake) jobEvent(dom *domain, disk *hv.Disk, detail string) {
 	f.feed.Publish(hv.Event{Kind: hv.EventBlockJob, DomainID: dom.ID, Path: disk.Top().Path, Detail: detail})
 }
 
-// look finds a domain after some time has passed: its guest has followed its requests, and its
-// jobs have advanced.
+// look finds a domain and lets time pass: its guest follows its requests, and its jobs advance.
 func (f *Fake) look(id string) (*domain, error) {
 	dom, err := f.find(id)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// UseLockManager gives the hypervisor a lock manager. It refuses every switch with the reason why,
-// unless that is empty.
+// UseLockManager gives the hypervisor a lock manager. If why is not empty, the lock manager
+// refuses every switch with this reason.
 func (f *Fake) UseLockManager(why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

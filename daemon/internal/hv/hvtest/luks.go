@@ -6,8 +6,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Encrypt makes a raw image, with its content, a LUKS container for a secret. Its header makes it
-// larger.
+// Encrypt turns a raw image with its content into a LUKS container for a secret. The container's
+// header makes the image larger.
 func (m *Images) Encrypt(path, secret string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -195,9 +195,8 @@ func (d *domain) holds() []hold {
 	return holds
 }
 
-// checkOpen makes QEMU's checks when it opens a disk: images that are absent, differ from the
-// definition, or are locked. A lock excludes a writer if another process does not share, whichever
-// came first.
+// checkOpen refuses a disk as QEMU does: if an image is absent, differs from the definition, or is
+// locked. A writer and a process that does not share exclude each other, whichever came first.
 func (f *Fake) checkOpen(disk *hv.Disk) error {
 	for _, mine := range opensOf(disk) {
 		if _, err := f.open(mine.path); err != nil {

@@ -105,7 +105,7 @@ func (f *Fake) pause(dom *domain, paused bool, reason hv.PauseReason) {
 }
 
 // askHook calls OnStart, or OnStartToken for a start with a token. The hook may call the Fake, but
-// changes of the domain's disks wait until the start is over, as they do for libvirt's own job.
+// changes of the domain's disks wait until the start is over, as in libvirt.
 func (f *Fake) askHook(id, token string) error {
 	dom, ask := f.domains[id], f.OnStart
 	if token != "" && f.OnStartToken != nil {
@@ -129,7 +129,7 @@ func (f *Fake) askHook(id, token string) error {
 	return nil
 }
 
-// awaitStart waits for a start of the domain that is calling the hook. The caller holds mu.
+// awaitStart waits while a start of the domain is calling the hook. The caller holds mu.
 func (f *Fake) awaitStart(dom *domain) {
 	for dom.starting != nil {
 		over := dom.starting

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// ImageSnapshot returns the snapshot of an image with a name, or the zero one. This and the
-// changes of snapshots are calls of the hypervisor, which has the key of the cluster.
+// ImageSnapshot returns the named snapshot of an image, or the zero value. It and the changes of
+// snapshots are calls of the hypervisor, which has the key of the cluster.
 func (f *Fake) ImageSnapshot(ctx context.Context, path, name string) (s ImageSnapshot, err error) {
 	err = f.call(ctx, "ImageSnapshot", func() error {
 		img, err := f.open(path)

@@ -9,12 +9,13 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// errDuplicate is libvirt's error when it repeats an action that it does not know of.
+// errDuplicate is libvirt's error when it repeats an action that its records lack.
 var errDuplicate = errors.New("internal error: unable to execute QEMU command: Duplicate nodes with node-name='libvirt-2-storage'")
 
 // GoStale freezes the hypervisor's report of a domain's running disks and jobs until its process
 // ends. A libvirtd that died inside a call behaves like that: it takes the chains from its status
-// file and does not ask QEMU. OpenFiles still returns the truth. Ended jobs are noticed.
+// file and does not ask QEMU. OpenFiles still returns the truth. The hypervisor still notices
+// ended jobs.
 func (f *Fake) GoStale(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -33,9 +34,8 @@ func (f *Fake) GoStale(id string) error {
 }
 
 // Lose makes the hypervisor report a domain as stopped while its process runs, and refuse calls
-// that need a process, until the process ends: by Crash, as when a person ends it. A restarted
-// libvirtd that does not understand its own status file behaves like that. OpenFiles still returns
-// the truth.
+// that need a process, until the process ends (Crash). A restarted libvirtd that does not
+// understand its own status file behaves like that. OpenFiles still returns the truth.
 func (f *Fake) Lose(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,7 +57,7 @@ func (f *Fake) found(id string) {
 
 // DieInside makes the hypervisor die inside the nth next call of this name: the call takes effect,
 // its answer is lost, and from then on the hypervisor reports the domain as before the call
-// (GoStale). then, if not nil, is called once it is dead.
+// (GoStale). Afterwards DieInside calls then, unless it is nil.
 func (f *Fake) DieInside(id, call string, nth int, then func()) {
 	f.Inject(Fault{Call: call, Nth: nth, Do: func() { _ = f.GoStale(id) }})
 	f.Inject(Fault{Call: call, Nth: nth, After: true, Err: hv.ErrUnavailable, Do: then})
@@ -78,7 +78,7 @@ func (f *Fake) SetOccupied(id string, occupied bool) error {
 func (d *domain) knowsJob(target string) bool { return d.stale == nil || d.stale.jobs[target] }
 
 // mayBeginJob refuses a second job on a live disk, with the error of a hypervisor that knows the
-// first job, or of one without that knowledge.
+// first job or does not.
 func (d *domain) mayBeginJob(target string) error {
 	switch {
 	case d.jobs[target] == nil:

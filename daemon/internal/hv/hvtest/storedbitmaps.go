@@ -124,8 +124,8 @@ func continueBitmaps(from, overlay *image) {
 }
 
 // joinBitmaps adds the bitmaps of the images that a job has copied to its target's, as libvirt
-// does before the pivot, without knowledge of the target's earlier content. Other formats than
-// qcow2 get none, and libvirt omits bitmaps that record no writes.
+// does before the pivot, without knowledge of the target's earlier content. A target of another
+// format than qcow2 gets none, and libvirt omits bitmaps that record no writes.
 func (f *Fake) joinBitmaps(copied []hv.Image, to *image) {
 	if to.format != Qcow2 {
 		return

@@ -3,7 +3,7 @@
 package hvtest
 
 // Sync puts an image with its modification time on stable storage, as fsync does. QEMU's own
-// flushes omit that time, and with cache='unsafe' there are none.
+// flushes omit the time, and with cache='unsafe' QEMU makes none.
 func (m *Images) Sync(path string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
