@@ -9,9 +9,9 @@ import (
 )
 
 // VolumeAttach attaches a volume to an instance (POST /v1/volumes/{volume}/attach). An empty
-// Device means the next free device, an empty Mode rw. Root means the slot with boot index 0: it
-// must be empty, and the instance stopped or shelved_offloaded. A returning volume gets its
-// previous disk settings, unless DefaultSettings is set.
+// Device means the next free device, an empty Mode rw. Root requests the root slot: it must be
+// empty, and the instance stopped or shelved_offloaded. A volume that returns to an instance gets
+// its previous disk settings, unless DefaultSettings is set.
 type VolumeAttach struct {
 	Instance        string `json:"instance"`
 	Device          string `json:"device,omitempty"`
@@ -32,7 +32,7 @@ func (in VolumeAttach) DiskAttachment() DiskAttachment {
 }
 
 // VolumeDetach detaches a volume from an instance (POST /v1/volumes/{volume}/detach). Force
-// ignores the attachment's state, but never a guest that has the disk.
+// ignores the attachment's state, but never ends an attachment while the guest has the disk.
 type VolumeDetach struct {
 	Instance string `json:"instance"`
 	Force    bool   `json:"force,omitempty"`
@@ -52,7 +52,7 @@ type AttachmentReserve struct {
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
 	OpID       string `json:"op_id"`
-	// Root confirms that the caller wants the root slot; without it that slot is refused.
+	// Root confirms that the caller wants the root slot; otherwise the registry refuses the slot.
 	Root bool `json:"root,omitempty"`
 }
 
@@ -67,7 +67,7 @@ func (d DiskAttachment) Reserve(in AttachmentReserve) AttachmentReserve {
 	return in
 }
 
-// AttachmentTransition changes the state of an attachment if it is in one of From.
+// AttachmentTransition changes the state of an attachment if the state is in From.
 // AttachmentRelease ends the attachment.
 type AttachmentTransition struct {
 	From  []AttachmentState `json:"from"`
@@ -85,8 +85,8 @@ type AttachmentRelease struct {
 	Epoch int64  `json:"epoch"`
 	OpID  string `json:"op_id"`
 	Force bool   `json:"force,omitempty"`
-	// Slot describes the previous disk, for a slot that stays and for the volume's next attach to
-	// the instance.
+	// Slot describes the detached disk, for a slot that stays empty and for the volume's next
+	// attach to the instance.
 	Slot *SlotDefinition `json:"slot,omitempty"`
 }
 
@@ -113,7 +113,7 @@ type VolumeRetype struct {
 	MigrationPolicy string `json:"migration_policy,omitempty" enum:"never,on-demand"`
 	ToPool          string `json:"to_pool,omitempty"`
 	ToPath          string `json:"to_path,omitempty"`
-	// ToFormat is the format after the move. Another format than the present causes a move.
+	// ToFormat is the format after the move. A change of the format causes a move.
 	ToFormat Format `json:"to_format,omitempty"`
 	// The other options apply to the move, as in MigrationTarget. Like the target they need the
 	// policy on-demand.
@@ -149,8 +149,8 @@ type PolicyUpdate struct {
 	Enabled bool `json:"enabled"`
 }
 
-// CheckStart refuses a migration at an attachment with an instance that no host has: no guest can
-// use the source, so the volume moves as an unattached one.
+// CheckStart refuses to start a migration at the attachment if no host has its instance: no guest
+// can use the source then, and the volume moves like an unattached volume.
 func (a *Attachment) CheckStart() error {
 	if a.Host != "" {
 		return nil

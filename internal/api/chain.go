@@ -2,13 +2,13 @@
 
 package api
 
-// ChainProblem describes a moving disk with images that another program has changed.
+// ChainProblem describes a moving volume's disk with images changed by another program.
 type ChainProblem struct {
 	Message string `json:"message"`
 	// Cure has the commands that solve the problem, in order. It is empty if Message has the
 	// advice, and at the registry, which passes on no commands of hosts.
 	Cure string `json:"cure,omitempty"`
-	// Guarded: a guard refuses the start of the instance, which would start without its newest
+	// Guarded: a guard refuses the start of the instance, because the guest would lack its newest
 	// writes.
 	Guarded bool `json:"guarded"`
 }

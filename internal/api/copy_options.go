@@ -19,9 +19,9 @@ const (
 	// PaceOff copies as fast as the storage allows.
 	PaceOff = "off"
 	// PaceGentle keeps at least half of the copy's speed, and slows down only if the guest
-	// benefits. During a much longer copy, the guest's newest writes would be in the overlay only.
+	// benefits. Until the copy ends, the guest's newest writes are in the overlay only.
 	PaceGentle = "gentle"
-	// PaceFull slows down as far as the guest needs, even many times.
+	// PaceFull slows down as far as the guest needs, even to a fraction of the speed.
 	PaceFull = "full"
 )
 
@@ -106,8 +106,8 @@ func checkBandwidth(b int64) error {
 	return nil
 }
 
-// CopyOptions returns the copy options of a migration, which has the fields in another order in
-// JSON.
+// CopyOptions returns the copy options of m. They are not embedded, since the JSON has another
+// order.
 func (m *Migration) CopyOptions() CopyOptions {
 	return CopyOptions{BandwidthBytesPerSecond: m.BandwidthBytesPerSecond, Verify: m.Verify, Pace: m.Pace}
 }

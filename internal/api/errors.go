@@ -138,12 +138,12 @@ func (c Code) ExitStatus() int {
 	return ExitInternal
 }
 
-// DetailRegistry is a detail of the refusal of a request that only the registry serves: its
-// address, in the form of --socket.
+// DetailRegistry is a detail of a daemon's refusal of a request that only the registry serves: the
+// registry's address, in the form of --socket.
 const DetailRegistry = "registry"
 
-// DetailWrittenUnknown is a detail of the refusal to delete a released source if it is unknown
-// whether it was written since: its path. Force deletes it.
+// DetailWrittenUnknown is a detail of the refusal to delete a released source while it is unknown
+// whether a program has written to it: the source's path. Force deletes the source.
 const DetailWrittenUnknown = "written_unknown"
 
 // DetailOverwrites is a detail of dst_in_use: the path of an existing file, which
@@ -182,7 +182,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// AsError returns the Error in err, and nil for nil. An err without one is a bug of Volferry, and
+// AsError returns the Error in err, and nil for nil. Any other err is a bug of Volferry, and
 // becomes an Error with CodeInternal.
 func AsError(err error) *Error {
 	if err == nil {

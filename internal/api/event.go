@@ -5,7 +5,7 @@ package api
 import "time"
 
 // Event is an entry of the audit trail, or of the stream of an op. Seq only grows; a reader
-// continues after the last one it has seen.
+// continues after the last Seq that it has seen.
 type Event struct {
 	Seq       int64          `json:"seq"`
 	At        time.Time      `json:"at"`

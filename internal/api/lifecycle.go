@@ -14,7 +14,8 @@ type InstanceStop struct {
 
 // InstanceRepair makes the definition of an instance name its volumes (POST
 // /v1/instances/{instance}/repair). SourceUnwritten asserts that the guest has not run from the
-// source of a moving volume; it counts only if no record of writes is kept for the source.
+// source of a moving volume; the assertion counts only if the host keeps no record of writes for
+// the source.
 type InstanceRepair struct {
 	SourceUnwritten bool `json:"source_unwritten,omitempty"`
 }
@@ -38,14 +39,14 @@ type InstanceUnshelve struct {
 
 const startSuffix = ".start"
 
-// StartOp returns the id of the op that starts an instance after the op unshelve. It exists as
+// StartOp returns the id of the op that starts an instance after the op unshelve. The op exists as
 // soon as unshelve is done.
 func StartOp(unshelve string) string { return unshelve + startSuffix }
 
 // AskedOp returns the id of the requested op: the unshelve if op is an id of StartOp, else op.
 func AskedOp(op string) string { return strings.TrimSuffix(op, startSuffix) }
 
-// InstanceLock refuses all changes of an instance until it is unlocked (POST
+// InstanceLock makes Volferry refuse all changes of an instance until it is unlocked (POST
 // /v1/instances/{instance}/lock). Refusals quote Reason.
 type InstanceLock struct {
 	Reason string `json:"reason"`
@@ -55,7 +56,7 @@ type InstanceLock struct {
 type InstanceDefinition struct {
 	// Domain is the definition in the hypervisor's format.
 	Domain string `json:"domain"`
-	// NVRAM holds the guest's UEFI variables, compressed with gzip; empty if there are none.
+	// NVRAM holds the guest's UEFI variables, if any, compressed with gzip.
 	NVRAM []byte `json:"nvram,omitempty"`
 	// Disks describes, by device, each disk that is a volume, so that another volume can replace
 	// it.
@@ -114,7 +115,7 @@ type PausedInstance struct {
 	MemoryBytes int64 `json:"memory_bytes"`
 	FreeBytes   int64 `json:"free_bytes"`
 	// SavedInMemory: the host keeps saved RAM on a tmpfs. If the host goes down during the move,
-	// the RAM is lost, as after a power cut.
+	// the RAM is lost.
 	SavedInMemory bool `json:"saved_in_memory,omitempty"`
 }
 
@@ -127,8 +128,8 @@ type SavedInstance struct {
 	Location     Location `json:"location"`
 	// Asleep: the domain is kept off for the move.
 	Asleep bool `json:"asleep"`
-	// AtRest: since it was suspended, the guest is in its suspended process, in its save image, or
-	// off.
+	// AtRest: the guest has not run since it was suspended. It is in its suspended process, in its
+	// save image, or off.
 	AtRest bool `json:"at_rest,omitempty"`
 	// MovedTo is the location of the volume's disk in the definition of a domain that is not
 	// asleep, if it differs from Location: the volume has moved again, or another program has
@@ -140,7 +141,7 @@ type SavedInstance struct {
 // an op with the Idempotency-Key as its id. GET /v1/ops/{op} returns the op's end: done, undone
 // (nothing was changed) or needs_operator. A refusal with a status below 500 also means that
 // nothing was changed. The first try of a call has the id given below, with M the migration and I
-// the instance; the n-th try, from the second on, has the suffix "." and n.
+// the instance; the n-th try has the suffix "." and n.
 
 // InstanceSuspend makes a host suspend an instance for a migration and guard it against a start
 // (POST /v1/instances/{instance}/suspend, id M.suspend.I). All guests of the migration are
@@ -180,10 +181,10 @@ type InstanceResume struct {
 	Location    Location `json:"location"`
 }
 
-// PausePermit asks the registry, immediately before a host acts on a guest for a move with all
-// guests paused, whether it still may (POST /v1/migrations/{migration}/permit). A refusal is
-// state_forbidden. A permission is valid for this moment only, so each request has its own
-// Idempotency-Key.
+// PausePermit asks the registry whether a host may still act on a guest for a move with all guests
+// paused (POST /v1/migrations/{migration}/permit). The host sends it immediately before the
+// action. A refusal is state_forbidden. A permission is valid for this moment only, so each
+// request has its own Idempotency-Key.
 type PausePermit struct {
 	InstanceID string `json:"instance_id"`
 	// To is PermitSuspend, PermitRestore or PermitResume.
@@ -208,8 +209,8 @@ type PauseEnd struct {
 
 // CopySaved makes a host copy a volume while every guest that has it is saved (POST
 // /v1/migrations/{migration}/copy-saved, id M.copy). The host creates Dst, copies, makes the copy
-// durable, and verifies it as requested (empty Verify is full). A Dst to be created in a pool has
-// no path; the op's Location has it. Progress is reported under the migration's id.
+// durable, and verifies it as requested (empty Verify is full). If Dst is to be created in a pool,
+// it has no path; Op.Location has the path. Progress is reported under the migration's id.
 type CopySaved struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`

@@ -12,7 +12,7 @@ const (
 )
 
 // LiveUnitBytes returns the bytes of one dirty bit of a volume: the smallest power of two, at
-// least 64 KiB, with at most 2^20 units. All hosts of a move use the same.
+// least 64 KiB, with at most 2^20 units. All hosts of a move use the same size.
 func LiveUnitBytes(sizeBytes int64) int64 {
 	unit := int64(minLiveUnitBytes)
 	for (sizeBytes+unit-1)/unit > maxLiveUnits {
@@ -21,8 +21,8 @@ func LiveUnitBytes(sizeBytes int64) int64 {
 	return unit
 }
 
-// LiveVolume describes the volume in every call. A host refuses it if it differs from the
-// registry's row of the migration.
+// LiveVolume describes the volume in every call. A host refuses a call if LiveVolume differs from
+// the registry's row of the migration.
 type LiveVolume struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`
@@ -75,11 +75,12 @@ type LiveSwap struct {
 }
 
 // LiveRound makes a host copy for a round (POST /v1/migrations/{migration}/copy-round, id
-// M.round.H.G.R). In round 0 it copies its share of the volume, the bytes [FromBytes, UntilBytes);
-// both are multiples of UnitBytes, except the end of the volume. In later rounds both are 0, and
-// it copies the blocks that its guests wrote before the swap for this round. When the op is done,
-// the copied blocks are durable, and verified unless Verify is VerifyNone. The bandwidth is for
-// this host. The op has Live, and fails with bitmap_lost like LiveSwap.
+// M.round.H.G.R). In round 0 the host copies its share of the volume, the bytes [FromBytes,
+// UntilBytes); both are multiples of UnitBytes, except the end of the volume. In later rounds both
+// are 0, and the host copies the blocks that its guests wrote before the swap for this round. When
+// the op is done, the copied blocks are durable, and verified unless Verify is VerifyNone. The
+// bandwidth limits this host only. Op.Live has the result. The op fails with bitmap_lost like
+// LiveSwap.
 type LiveRound struct {
 	LiveVolume `schema:"extensible"`
 	Generation int   `json:"generation"`
@@ -102,16 +103,16 @@ type LiveEndRound struct {
 
 // LiveLastRead makes a host store, durably, which blocks its guests wrote since the last swap
 // (POST /v1/migrations/{migration}/last-read, id M.read.H.G). All guests of all hosts are
-// suspended. The op has Live: LiveLastCopy will copy DirtyBytes. It fails with bitmap_lost like
-// LiveSwap, and with state_forbidden and the detail ran_on if a guest is not paused.
+// suspended. Op.Live.DirtyBytes is how much LiveLastCopy will copy. The op fails with bitmap_lost
+// like LiveSwap, and with state_forbidden and the detail ran_on if a guest is not paused.
 type LiveLastRead struct {
 	LiveVolume `schema:"extensible"`
 	Generation int `json:"generation"`
 }
 
 // LiveLastCopy makes a host copy the blocks that LiveLastRead has stored (POST
-// /v1/migrations/{migration}/last-copy, id M.last.H.G). When the op is done, they are durable, and
-// equal to Src unless Verify is VerifyNone. The op has Live.
+// /v1/migrations/{migration}/last-copy, id M.last.H.G). When the op is done, the blocks are
+// durable, and equal to Src unless Verify is VerifyNone. Op.Live has the result.
 type LiveLastCopy struct {
 	LiveVolume  `schema:"extensible"`
 	Generation  int `json:"generation"`

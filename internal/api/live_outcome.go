@@ -7,8 +7,8 @@ type LiveOutcome struct {
 	// CopiedBytes were copied in Seconds, verification included.
 	CopiedBytes int64   `json:"copied_bytes"`
 	Seconds     float64 `json:"seconds"`
-	// DirtyBytes is how much this host still has to copy: the active bitmaps, and the blocks that
-	// differed at verification. The guests wrote it in DirtySeconds.
+	// DirtyBytes is how much this host still has to copy: the blocks in the active bitmaps, and
+	// the blocks that differed at verification. The guests wrote these blocks in DirtySeconds.
 	DirtyBytes   int64   `json:"dirty_bytes"`
 	DirtySeconds float64 `json:"dirty_seconds"`
 }

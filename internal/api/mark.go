@@ -12,6 +12,6 @@ type RegistryMark struct {
 	Seq  int64  `json:"seq"`
 	Hash string `json:"hash"`
 	// Signature is made with a key that only the registry has, so that no host can forge a mark.
-	// It is "" in marks of registries that did not sign them yet.
+	// It is "" in marks of older registries, which do not sign marks.
 	Signature string `json:"signature,omitempty"`
 }

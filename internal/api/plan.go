@@ -17,7 +17,7 @@ type MigrationPlan struct {
 	// ConnectsDestination: the destination is a volume of a target without a device yet. Its
 	// existence and size are checked only after the move has connected it.
 	ConnectsDestination bool `json:"connects_destination,omitempty"`
-	// DstLeftBy is the migration that has left the image that is overwritten, or empty.
+	// DstLeftBy is the migration that has released the image that this move overwrites, or empty.
 	DstLeftBy string `json:"dst_left_by,omitempty"`
 	// Method is overlay, mirror, or offline if no instance has the volume.
 	Method       string `json:"method"`
@@ -26,8 +26,8 @@ type MigrationPlan struct {
 	// Allocation is AllocationThick or AllocationThin; absent if the destination is no file or
 	// exists.
 	Allocation string `json:"allocation,omitempty"`
-	// NeededBytes is the most that the destination may take of its pool or file system, FreeBytes
-	// is free there; absent for an existing device.
+	// NeededBytes is the most space that the destination may take in its pool or file system,
+	// FreeBytes the free space there; both are absent for an existing device.
 	NeededBytes *int64 `json:"needed_bytes,omitempty"`
 	FreeBytes   *int64 `json:"free_bytes,omitempty"`
 	// Warning is about a problem that does not prevent the move: the volume may outgrow the free

@@ -2,8 +2,9 @@
 
 package api
 
-// OneShared returns the first active pool, or the first, of pools with one name on several hosts.
-// It returns false unless all are shared and have the same path: only then are they one pool.
+// OneShared returns the first active pool, or else the first, of the pools with one name on
+// several hosts. It returns false unless all are shared and have the same path: only then are they
+// one pool.
 func OneShared(pools []Pool) (Pool, bool) {
 	var one Pool
 	for i, p := range pools {

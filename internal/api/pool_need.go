@@ -10,15 +10,15 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Details of the error of a drain's volume outside the pool that needs an image below the pool's
-// path: the path of its base image, or of the volume itself.
+// Details of DrainVolume.Error for a volume outside the pool that needs an image below the pool's
+// path: the path of a base image, or of the volume's own image.
 const (
 	DetailBaseImage  = "base_image"
 	DetailImageBelow = "image_below"
 )
 
-// pathPools are the types of pools that have exactly their volumes below their path. The path of a
-// pool of disks or LUNs is a directory of the whole host, such as /dev or /dev/disk/by-path.
+// pathPools are the types of pools with a path that has only the pool's volumes below it. The path
+// of a pool of disks or LUNs is a directory of the whole host, such as /dev or /dev/disk/by-path.
 var pathPools = []string{"dir", "fs", "netfs", "vstorage", "logical", "zfs", "connector"}
 
 // HasBelow reports whether an image of the pool's host is below the path of the pool. It resolves
@@ -70,7 +70,7 @@ func (v *Volume) NeedsPool(pool *Pool) *Error {
 // an image below the pool's path.
 func (v *DrainVolume) Outside() bool { return v.ReadsBase() || v.hasDetail(DetailImageBelow) }
 
-// ReadsBase reports whether that image is a base image.
+// ReadsBase reports whether the volume is Outside and needs a base image below the path.
 func (v *DrainVolume) ReadsBase() bool { return v.hasDetail(DetailBaseImage) }
 
 func (v *DrainVolume) hasDetail(name string) bool {

@@ -12,18 +12,18 @@ import (
 // MaxPoolUses limits the uses of a pool that a host reports.
 const MaxPoolUses = 64
 
-// PoolUse is a file below the path of a pool that a domain of a host, adopted or not, needs to
-// start and that is no volume of an attachment, such as a CD-ROM or NVRAM. Or it is an image of a
-// volume outside the pool that is below that path through a symbolic link.
+// PoolUse is a file below a pool's path, such as NVRAM or the image of a CD-ROM, that a domain,
+// adopted or not, needs to start and that is no attached volume. Or it is the image of a volume
+// outside the pool, with a path that leads below the pool's path by a symbolic link.
 type PoolUse struct {
 	Host   string `json:"host,omitempty"`
 	Domain string `json:"domain,omitempty"`
-	// Volume is the name of that volume; Domain and What are empty then.
+	// Volume is the name of the volume outside the pool; Domain and What are empty then.
 	Volume string `json:"volume,omitempty"`
 	// What names the disk (cdrom sda) or the element of the definition (nvram).
 	What string `json:"what,omitempty"`
 	Path string `json:"path,omitempty"`
-	// Unknown is why the uses of a domain, or without a domain of the host, are unknown; What and
+	// Unknown is why the uses of Domain, or of the host if Domain is empty, are unknown; What and
 	// Path are empty then.
 	Unknown string `json:"unknown,omitempty"`
 }

@@ -69,7 +69,7 @@ type VolumeTypeUpdate struct {
 	Pools       *[]string `json:"pools,omitempty"`
 }
 
-// VolumeResize has the new size of a volume, which cannot be smaller.
+// VolumeResize has the new size of a volume, which cannot be smaller than the present size.
 type VolumeResize struct {
 	SizeBytes int64 `json:"size_bytes"`
 }
@@ -97,8 +97,8 @@ type MigrationTarget struct {
 	// the request.
 	PauseAll bool `json:"pause_all,omitempty"`
 	// MaxPauseSeconds limits, for Method live, the expected pause of all guests at the end; 0 is
-	// 30. The move waits for such an estimate, and is cancelled if the pause takes three times as
-	// long.
+	// 30. The move waits until the estimate is within the limit, and is cancelled if the pause
+	// takes three times as long.
 	MaxPauseSeconds int64 `json:"max_pause_seconds,omitempty"`
 	// ThrottleWriters allows, for Method live, the hosts to throttle writes to the volume if the
 	// guests write faster than the copy. Without it such a move is cancelled.
@@ -106,11 +106,11 @@ type MigrationTarget struct {
 	// Checkpoints is CheckpointsDrop to drop the dirty bitmaps of a volume that no guest writes
 	// to. Otherwise its move is refused, since backups that use the bitmaps could not continue.
 	Checkpoints string `json:"checkpoints,omitempty" enum:"drop"`
-	// Allocation of the new file: AllocationThick is the whole size at once, AllocationKeep, the
-	// default, is as the source.
+	// Allocation is the allocation of the new file: AllocationThick takes the whole size at once;
+	// AllocationKeep, the default, is like the source.
 	Allocation string `json:"allocation,omitempty" enum:"keep,thin,thick"`
-	// Overwrite allows to overwrite a file at ToPath with data unknown to Volferry, or that
-	// another volume has left. Otherwise the error is dst_in_use with DetailOverwrites.
+	// Overwrite permits the move to overwrite a file at ToPath that has data unknown to Volferry,
+	// or that another volume has left. Otherwise the error is dst_in_use with DetailOverwrites.
 	Overwrite bool `json:"overwrite,omitempty"`
 }
 
@@ -130,7 +130,8 @@ type MigrationComplete struct {
 }
 
 // HostReport is a daemon's report of its host to the registry, at its start and then every few
-// seconds. A nil list leaves the registry's list; Migrations are the host's open migrations.
+// seconds. A nil list leaves the registry's list unchanged; Migrations are the host's open
+// migrations.
 //
 // Epoch is the last epoch that the host got, 0 if none. If it is older than the registry's, the
 // error is stale_epoch. Mark is the newest mark that the host got.
@@ -163,8 +164,8 @@ const (
 	DistrustsServer = "of_server" // the caller refused the server's certificate
 )
 
-// DetailReportWhole is a detail of the conflict that answers a report with an unknown digest, for
-// example after a restart of the registry: the host has to send a whole report.
+// DetailReportWhole is a detail of the conflict that answers a report with an unknown digest: the
+// host has to send a whole report.
 const DetailReportWhole = "report_whole"
 
 // DetailReportLater is a detail of a refused report if a host reports changes too often: the host
@@ -175,12 +176,11 @@ const DetailReportLater = "report_later"
 type InstanceReport struct {
 	ID    string        `json:"id"`
 	State InstanceState `json:"state"`
-	// Standstill is why a guest that is reported as paused is halted without a pause: asleep,
-	// crashed, or empty.
+	// Standstill is asleep or crashed if the guest is halted without a pause and State is paused;
+	// otherwise empty.
 	Standstill InstanceState `json:"standstill,omitempty"`
 	Note       string        `json:"note,omitempty"`
-	// Differs: the disks of the domain are not at the locations of its volumes. The registry
-	// forgets such an instance only with force.
+	// Differs is as in Instance. The registry forgets such an instance only with force.
 	Differs bool `json:"differs,omitempty"`
 }
 
@@ -254,8 +254,8 @@ type VolumeGrow struct {
 }
 
 // VolumeIdentify reports the Location.Identity of a volume's device at Path (POST
-// /v1/volumes/{volume}/identify at the registry). The registry stores it if it has none yet. A
-// volume with another path or identity is a CodeConflict.
+// /v1/volumes/{volume}/identify at the registry). The registry stores it if it has none yet. If
+// the volume has another path or identity, the error is CodeConflict.
 type VolumeIdentify struct {
 	Path     string `json:"path"`
 	Identity string `json:"identity"`
@@ -345,8 +345,8 @@ type EventPost struct {
 	Details map[string]any `json:"details,omitempty"`
 }
 
-// Which shows which copy of a volume is authoritative. It has the volume's chains, top first, of
-// the registry, the journal and the hypervisor.
+// Which shows which copy of a volume is authoritative. It has the volume's chains, top first,
+// according to the registry, the journal and the hypervisor.
 type Which struct {
 	VolumeID string `json:"volume_id"`
 	// Authoritative is the chain with every acknowledged write. It is nil if the three disagree
@@ -363,13 +363,13 @@ type Which struct {
 	Written []Location `json:"written,omitempty"`
 }
 
-// WithoutRegistry removes the chain of an unavailable registry, and with it the agreement.
+// WithoutRegistry removes the chain of an unavailable registry, and clears Agree.
 func (w *Which) WithoutRegistry() {
 	w.Registry, w.Agree = nil, false
 	w.Explanation += "; the registry does not answer, so this is by this host's journal and libvirt alone"
 }
 
-// WithoutHypervisor removes the chains of libvirt and the kernel, and the verdict: neither
+// WithoutHypervisor removes the chains of libvirt and the kernel, Authoritative and Agree: neither
 // registry nor journal knows which image a guest writes to now.
 func (w *Which) WithoutHypervisor(reason string) {
 	w.Live, w.Persistent, w.Authoritative, w.Agree = nil, nil, nil, false

@@ -22,13 +22,13 @@ const (
 	EpochHeader = "Volferry-Epoch"
 )
 
-// RegistryHeader is in each answer of a registry: the id of its database, a space, and the id of
-// the process.
+// RegistryHeader is in each answer of a registry. Its value is the id of the database, a space,
+// and the id of the process.
 const RegistryHeader = "Volferry-Registry"
 
 // The statuses of a host. A suspect host has been silent for a while; it keeps all that it holds.
-// An operator has asserted that a fenced host cannot touch any volume; it stays fenced until it
-// has released what it lost and returns.
+// An operator has asserted that a fenced host cannot touch any volume; the host stays fenced until
+// it has released everything that it lost, and rejoins.
 const (
 	HostUp      = "up"
 	HostSuspect = "suspect"
@@ -69,8 +69,8 @@ type Task struct {
 	Body      json.RawMessage `json:"body,omitempty"`
 	State     string          `json:"state" enum:"queued,taken,done,withdrawn"`
 	CreatedAt time.Time       `json:"created_at"`
-	// Late: the task was fetched before, and its caller was told long ago that it may have been
-	// done. The host must not begin it now.
+	// Late: the task was fetched before, and its caller was informed long ago that it may have
+	// been done. The host must not begin the task now.
 	Late bool `json:"late,omitempty"`
 	// Needs are the features that the daemon must have for this call. If Protocol, the registry's
 	// protocol, is later than the daemon's, Body may have fields that the daemon may ignore.
@@ -86,8 +86,8 @@ type TaskAnswer struct {
 
 // MigrationAbandon ends the migration of a fenced host, in the registry only (POST
 // /v1/migrations/{migration}/abandon). Keep selects the copy that is the volume from now on;
-// Reason is for the audit trail. EvenIfCorrupt allows to keep dst although the host was folding
-// the guest's writes into it, so that it may have neither the volume's state at the start nor the
+// Reason is for the audit trail. EvenIfCorrupt permits Keep dst although the host was folding the
+// guest's writes into dst, which may then have neither the volume's content at the start nor the
 // guest's.
 type MigrationAbandon struct {
 	Keep          string `json:"keep" enum:"src,dst"`

@@ -12,7 +12,7 @@ import (
 // reports the migrations.
 func (o *Op) Standing() bool { return o.State == OpNeedsOperator && o.MigrationID == "" }
 
-// WayOut returns what ends an op that needs an operator.
+// WayOut returns the commands or the advice that end an op that needs an operator.
 func (o *Op) WayOut() string {
 	return cmp.Or(o.Next, "mend what the error says, then give the command again that began it (docs/how-to/recover.md)")
 }
@@ -27,7 +27,7 @@ func CountStanding(open []Op) (n int) {
 	return n
 }
 
-// CheckOps returns the check for standing ops, with what ends each.
+// CheckOps returns the check for standing ops, with the WayOut of each.
 func CheckOps(open []Op) Check {
 	check := Check{Name: "operations", Status: "ok", Message: "none waits for an operator"}
 	var lines, advice []string

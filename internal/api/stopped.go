@@ -105,8 +105,8 @@ func (m *Migration) KnownCure() string {
 	return cure
 }
 
-// underSnapshot reports whether the last operation was refused because of a foreign snapshot, which
-// KnownCure merges.
+// underSnapshot reports whether the last operation was refused because of another program's
+// snapshot. KnownCure merges the snapshot.
 func (m *Migration) underSnapshot() bool {
 	return m.ChainChanged() && strings.Contains(m.KnownCure(), "virsh blockcommit ")
 }

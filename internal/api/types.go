@@ -50,8 +50,8 @@ func (l Location) SliceBytes() int64 {
 	return l.SizeBytes
 }
 
-// Resized returns the location of the volume with a larger size. A slice of that size may be the
-// whole image.
+// Resized returns the location of the volume with a larger size. If it is the size of the image,
+// the volume is no slice any more.
 func (l Location) Resized(sizeBytes int64) Location {
 	if l.SizeBytes = sizeBytes; l.ImageBytes <= sizeBytes {
 		l.ImageBytes = 0
@@ -186,7 +186,7 @@ type Pool struct {
 	CapacityBytes int64     `json:"capacity_bytes"`
 	FreeBytes     int64     `json:"free_bytes"`
 	UpdatedAt     time.Time `json:"updated_at" schema:"optional"`
-	// Uses are at most MaxPoolUses.
+	// Uses has at most MaxPoolUses entries.
 	Uses []PoolUse `json:"uses,omitempty"`
 }
 
@@ -199,8 +199,8 @@ type VolumeType struct {
 	CreatedAt   time.Time `json:"created_at"`
 }
 
-// Volume is a disk's content. Its ID never changes when its bytes move; its fencing token
-// Generation does.
+// Volume is a disk's content. When its bytes move, its ID stays the same, and Generation, its
+// fencing token, changes.
 type Volume struct {
 	ID          string       `json:"id"`
 	Name        string       `json:"name"`
@@ -236,11 +236,11 @@ type ReleasedSource struct {
 	// AllocatedBytes is the allocated size of a file, 0 for a device.
 	AllocatedBytes int64     `json:"allocated_bytes"`
 	ReleasedAt     time.Time `json:"released_at"`
-	// Written: it was written since the volume left it.
+	// Written: a program wrote to the image after the volume left it.
 	Written bool `json:"written,omitempty"`
-	// WrittenUnknown is why it is unknown whether it was written since.
+	// WrittenUnknown is why Written is unknown.
 	WrittenUnknown string `json:"written_unknown,omitempty"`
-	// RunBy is the name of a domain of its host with a running guest that has it as a disk.
+	// RunBy is the name of a domain of Host with a running guest that has the image as a disk.
 	RunBy string `json:"run_by,omitempty"`
 	// VolumePath is the volume's present path, if known.
 	VolumePath string `json:"volume_path,omitempty"`
@@ -290,8 +290,8 @@ type BlockDeviceMapping struct {
 type SlotDefinition struct {
 	// Disk is the previous disk with all its settings, in the hypervisor's format.
 	Disk string `json:"disk"`
-	// SerialOfVolume: the disk's serial was the id of its volume, so the next disk's is the id of
-	// the next volume.
+	// SerialOfVolume: the disk's serial was the id of its volume, so the next disk's serial
+	// becomes the next volume's id.
 	SerialOfVolume bool `json:"serial_of_volume"`
 }
 
@@ -340,8 +340,8 @@ func (i *Instance) Detached(volumeID string) *DetachedDisk {
 type StallMS struct {
 	Start  *float64 `json:"start"`
 	Switch *float64 `json:"switch"`
-	// Job is for the start of a block job; nil if the guest kept running, as it does unless its
-	// QEMU may lose a write then.
+	// Job is for the start of a block job. It is nil if the guest was not paused; only a QEMU that
+	// may lose writes then needs the pause.
 	Job *float64 `json:"job,omitempty"`
 }
 

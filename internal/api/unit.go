@@ -2,6 +2,6 @@
 
 package api
 
-// UnitFailed begins the unit's status after a daemon or registry ended with an error, which
+// UnitFailed begins the systemd status of a daemon or registry that ended with an error. The error
 // follows.
 const UnitFailed = "failed: "
