@@ -32,7 +32,7 @@ type Client struct {
 	http    *http.Client
 	timeout time.Duration
 	clock   clock
-	// known and failover are for several URLs; failover is nil for one.
+	// known and failover are for several URLs; failover is nil for a single URL.
 	known    func() string
 	failover *failover
 }
@@ -64,13 +64,14 @@ func As(host func() (hostID string, epoch int64)) Setting {
 	return func(c *Client) { c.as = host }
 }
 
-// ForCaller adds to every request with a key the result of caller for the key, unless it is empty.
+// ForCaller adds to every request with an op id the caller(op id) in api.CallerHeader, unless it
+// is empty.
 func ForCaller(caller func(key string) string) Setting {
 	return func(c *Client) { c.caller = caller }
 }
 
 // DialedBy sets the function that connects to the address of an https:// target, for a process
-// without a network. The client does the TLS. Errors are as from net.Dialer.
+// without a network. The client does the TLS. dial returns errors like net.Dialer.
 func DialedBy(dial func(ctx context.Context, address string) (net.Conn, error)) Setting {
 	return func(c *Client) { c.dial = dial }
 }
@@ -100,7 +101,7 @@ func New(target string, settings ...Setting) (*Client, error) {
 	}
 	c.http = &http.Client{
 		Transport: c.transport,
-		// The servers do not redirect. No other server gets the certificate.
+		// The servers do not redirect, and no other server may get the certificate.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c, nil
@@ -148,7 +149,8 @@ func newCall(opts []Option) (c call) {
 	return c
 }
 
-// IdempotencyKey sends the request under the op id key: the server does it once.
+// IdempotencyKey sends the request with the op id key: the server executes it once, even if it is
+// repeated.
 func IdempotencyKey(key string) Option { return func(c *call) { c.key = key } }
 
 // waitLonger extends the timeout by d, for a request that asks the server to delay its answer.

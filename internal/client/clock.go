@@ -11,7 +11,7 @@ import (
 type clock struct{ ahead atomic.Pointer[time.Duration] }
 
 // note reads the time of an answer. The server made the answer between sent and now; the Date
-// header has whole seconds, so it may be a second early.
+// header has whole seconds, so the time may be up to a second early.
 func (c *clock) note(header http.Header, sent, now time.Time) {
 	at, err := http.ParseTime(header.Get("Date"))
 	if err != nil {

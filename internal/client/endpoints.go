@@ -34,7 +34,8 @@ func (c *Client) Endpoints() []Endpoint {
 // endpoint in use.
 var ErrTwoRegistries = errors.New("another process of the same registry answers there at the same time")
 
-// Probe connects to each endpoint and identifies its registry. The endpoint in use stays.
+// Probe connects to each endpoint and identifies its registry. The endpoint in use does not
+// change.
 func (c *Client) Probe(ctx context.Context) []Endpoint {
 	out := c.Endpoints()
 	if out == nil {

@@ -24,16 +24,16 @@ func refused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
 }
 
-// sentError is the error of a request that was written before: net/http repeats a request with an
-// Idempotency-Key if a kept connection breaks. The last error then does not show the outcome of
-// the first attempt.
+// sentError is the last error of a request that an earlier attempt has written: net/http repeats a
+// request with an Idempotency-Key if a kept connection breaks. The error does not show the outcome
+// of that attempt.
 type sentError struct{ err error }
 
 func (e *sentError) Error() string { return e.err.Error() }
 func (e *sentError) Unwrap() error { return e.err }
 
-// wasSent returns err as a sentError if the request was written, times times, although err alone
-// would mean that it never was.
+// wasSent returns err as a sentError if the request was written times times and err alone does not
+// show that.
 func wasSent(err error, times int) error {
 	var (
 		op        *net.OpError

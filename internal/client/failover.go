@@ -21,7 +21,7 @@ import (
 type failover struct {
 	members []*connection
 	known   func() string
-	// reports: a session accepts changes only after a report of this host.
+	// reports: a session sends changes only after it has sent a report of this host.
 	reports bool
 
 	mu      sync.Mutex

@@ -42,7 +42,7 @@ func (r *Registry) ChangesThrough(through func(ctx context.Context, send func() 
 	return &Registry{Client: r.Client, through: through}
 }
 
-// ask: refs are the references in the path of the route.
+// ask requests the route. refs are the references in its path.
 func ask[Out any](ctx context.Context, r *Registry, route routes.Route[routes.None, Out], refs ...string) (out Out, err error) {
 	err = r.Do(ctx, route.Method, route.PathOf(refs...), nil, &out, noun(route.Noun))
 	return out, err

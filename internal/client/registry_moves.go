@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Migrations returns the open migrations of a volume, or with all its ended ones too. An empty
+// Migrations returns the open migrations of a volume, or with all also the ended ones. An empty
 // reference means all volumes.
 func (r *Registry) Migrations(ctx context.Context, volume string, all bool) ([]api.Migration, error) {
 	flag := ""

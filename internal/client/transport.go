@@ -148,7 +148,7 @@ func newSocketTransport(path string) *http.Transport {
 }
 
 // tlsTransport connects with the current credentials. When they change, it closes connections with
-// older ones as soon as they are idle.
+// older credentials as soon as they are idle.
 type tlsTransport struct {
 	credentials *mtls.Credentials
 	serverName  string

@@ -13,8 +13,8 @@ import (
 type Kind struct {
 	// Name names an image of this kind in messages, with its article.
 	Name string
-	// Path: the image has a path in the file tree of a host, which libvirt and the kernel take. The
-	// others have an address.
+	// Path: the image has a path in the file tree of a host, which libvirt and the kernel take.
+	// Images of other kinds have an address.
 	Path bool
 	// Scheme begins the addresses of this kind, and only these; empty for a path.
 	Scheme string
@@ -26,8 +26,8 @@ type Kind struct {
 	// room as it is written.
 	Filesystem bool
 	// Witnessed: the kernel of a host answers at once which processes have the image open, whether
-	// the image was written, and which image it is. For the others only a server knows, which may
-	// not answer.
+	// the image was written, and which image it is. For other kinds only a server knows, and it
+	// may not answer.
 	Witnessed bool
 	// OwnWrites: the kernel's record of writes lacks the writes of other hosts.
 	OwnWrites bool
@@ -39,8 +39,8 @@ type Kind struct {
 	Resizable bool
 	// Led: the image may be the source or the destination of a move that the registry leads.
 	Led bool
-	// Snapshots: the storage makes snapshots (package rbd of the daemon), and tells whether the
-	// image was written since.
+	// Snapshots: the storage makes snapshots (package rbd of the daemon), and reports whether the
+	// image was written since a snapshot.
 	Snapshots bool
 	// Severable: QEMU can end its connection to a server that does not answer.
 	Severable bool
@@ -92,7 +92,7 @@ func Of(path string) Kind {
 	return File
 }
 
-// On is Of for an image that is known to be a block device or not.
+// On is Of for a caller that knows whether the image is a block device.
 func On(path string, block bool) Kind {
 	kind := Of(path)
 	if kind.Path && block {

@@ -66,7 +66,7 @@ func (e NBDExport) Check() error {
 const maxHostBytes = 253
 
 // CheckServer validates the HOST:PORT of a server. Each server has only one valid text, for
-// comparisons. An IPv6 address needs a name.
+// comparisons. It refuses IPv6 addresses: give a DNS name.
 func CheckServer(what, server string) error {
 	host, port, err := net.SplitHostPort(server)
 	number, bad := strconv.ParseUint(port, 10, 16)
