@@ -51,8 +51,8 @@ func bodyError(err error) error {
 	return &api.Error{Code: api.CodeInvalidArgument, Message: clip(text)}
 }
 
-// memberPath removes the names of embedded Go structs, which the document lacks, from the path of
-// a member by encoding/json.
+// memberPath removes, from the path of a member in an error of encoding/json, the names of
+// embedded Go structs, which the document lacks.
 func memberPath(path string) string {
 	names := slices.DeleteFunc(strings.Split(path, "."), token.IsExported)
 	return strings.Join(names, ".")

@@ -21,7 +21,7 @@ const MaxBodyBytes = 1 << 20
 const (
 	// maxKeyLength limits the Idempotency-Key of a client: it is stored with every answer.
 	maxKeyLength = 96
-	// maxDerivedKeyLength limits the keys that a daemon derives from it.
+	// maxDerivedKeyLength limits the keys that a daemon derives from a client's key.
 	maxDerivedKeyLength = 192
 )
 
@@ -31,8 +31,7 @@ const (
 // error is an invalid_argument that names the fault and its place.
 //
 // If the sender announces a newer protocol, Decode ignores unknown members: the features that the
-// sender needs (protocol.Needs) were checked. Unknown members from other senders are refused as
-// mistakes.
+// sender needs (protocol.Needs) were checked.
 func Decode(r *http.Request, v any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, MaxBodyBytes))
 	if err != nil {
@@ -64,8 +63,8 @@ func decodeExactly(body []byte, kind reflect.Type, v any, newer bool) error {
 	return checkDocument(body, kind, newer)
 }
 
-// Reference returns the first wildcard of the path of r's route (an id, a name or the prefix of an
-// id), or "".
+// Reference returns the value of the first wildcard in the path of r's route (an id, a name or the
+// prefix of an id), or "".
 func Reference(r *http.Request) string {
 	_, name, _ := strings.Cut(r.Pattern, "{")
 	name, _, _ = strings.Cut(name, "}")

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// field is a member of a document, as declared by its struct, for the OpenAPI document and every
-// body.
+// field is a member of a document, as declared by its struct, for the OpenAPI document and the
+// checks of bodies.
 type field struct {
 	name     string
 	typ      reflect.Type

@@ -116,7 +116,7 @@ func peerOf(c *net.UnixConn) (Peer, error) {
 }
 
 // peerGroups returns the supplementary groups of the peer from the kernel: /etc/group may differ.
-// If more exist than fit it returns none, which only removes rights.
+// If the peer has more groups than fit, it returns none, which only removes rights.
 func peerGroups(fd uintptr) []uint32 {
 	groups := make([]uint32, 256)
 	size := uint32(len(groups) * 4)

@@ -71,7 +71,7 @@ const (
 	Remembers
 )
 
-// ByRegistry reports whether the registry serves the daemon's calls.
+// ByRegistry reports whether the registry serves the calls that the daemon gets.
 func (p Part) ByRegistry() bool { return p == PassesOn || p == Remembers }
 
 var all []*Declaration

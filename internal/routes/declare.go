@@ -12,13 +12,14 @@ import (
 
 type option func(*Declaration)
 
-// daemon declares that the daemon serves the route, and query parameters of the daemon alone.
+// daemon declares that the daemon serves the route, and the query parameters that only the daemon
+// accepts.
 func daemon(part Part, query ...string) option {
 	return func(d *Declaration) { d.Daemon = &AtDaemon{Part: part, Query: query} }
 }
 
-// registry declares that the registry serves the route, the rights of hosts, and query parameters
-// of the registry alone.
+// registry declares that the registry serves the route, the rights of hosts, and the query
+// parameters that only the registry accepts.
 func registry(hosts httpjson.HostAccess, query ...string) option {
 	return func(d *Declaration) { d.Registry = &AtRegistry{Hosts: hosts, Query: query} }
 }

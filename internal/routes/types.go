@@ -19,7 +19,7 @@ var (
 
 	ListPolicies = get[[]api.Policy]("/v1/policies",
 		"List the policies", registry(anyOf), daemon(Remembers), paged(policyOrder))
-	// The registry does not serve it, so the daemon answers only while the registry is
+	// The registry does not serve this route: the daemon answers only while the registry is
 	// unavailable.
 	ShowPolicy = get[api.Policy]("/v1/policies/{policy}",
 		"Show a policy", daemon(Remembers))
