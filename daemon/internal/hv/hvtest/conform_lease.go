@@ -62,7 +62,7 @@ func startLeased(t *testing.T, env LeaseEnv, shareable bool) *leasedGuest {
 	src := b.image(t, "src.raw", Raw)
 	id := b.define(t, func(d *hv.Disk) { d.Shareable = shareable }, src)
 	g := &leasedGuest{guest: &guest{bench: b, id: id, src: src}, env: env}
-	for _, target := range []string{"vdc", "sda"} { // sda comes first in the domain, because of its bus
+	for _, target := range []string{"vdc", "sda"} { // sda comes first, because of its bus
 		spec := b.spec(t, target)
 		if target == "sda" {
 			spec.Bus = "sata"
