@@ -12,7 +12,7 @@ func newActiveOp(r *Runner, o Op) *activeOp {
 	return a
 }
 
-// stepContext returns the context for a Do. An interruption cancels it until the op is committed.
+// stepContext returns the context for a Do. Before the commit point an interruption cancels it.
 func (a *activeOp) stepContext() context.Context {
 	if a.snapshot().Committed {
 		return a.ctx
@@ -20,9 +20,9 @@ func (a *activeOp) stepContext() context.Context {
 	return a.forward
 }
 
-// interruption returns the cause of an Interrupt that still counts, or nil. It reads the cause
-// first: Stop cancels forward too, and a Stop between the two reads must not look like an
-// interruption.
+// interruption returns the cause of an Interrupt. It returns nil without one, after the commit
+// point, and when the runner stops. It reads the cause first: Stop cancels forward too, and a Stop
+// between the two reads must not look like an interruption.
 func (a *activeOp) interruption() error {
 	cause := context.Cause(a.forward)
 	if a.stopping() || a.snapshot().Committed {
@@ -59,7 +59,7 @@ func (a *activeOp) parkedLocked() bool {
 	return a.broken != nil || a.progress.State == StateNeedsOperator
 }
 
-// setWaiting publishes what the op waits for; the zero value ends the wait.
+// setWaiting publishes why the op waits; the zero value means that it does not wait.
 func (a *activeOp) setWaiting(w waiting) {
 	a.mu.Lock()
 	same := a.waiting == w
@@ -81,7 +81,7 @@ func (a *activeOp) setBroken(err error) {
 	a.r.cfg.Log.Error("op waits for the operator", "op", a.op.ID, "err", err)
 }
 
-// announce wakes the waiters for a change. The caller holds mu.
+// announce wakes the waiters for a change of the op. The caller holds mu.
 func (a *activeOp) announce() {
 	close(a.changed)
 	a.changed = make(chan struct{})
@@ -94,8 +94,8 @@ func (a *activeOp) halt() {
 	a.haltLocked()
 }
 
-// haltLocked cancels the context of a halted op outside critical sections. Call it after each
-// change of the progress. The caller holds mu.
+// haltLocked cancels the op's context if the op is halted and outside critical sections. Call it
+// after each change of the progress. The caller holds mu.
 func (a *activeOp) haltLocked() {
 	if a.halted && !a.criticalLocked() {
 		a.cancel()

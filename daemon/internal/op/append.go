@@ -23,8 +23,8 @@ func (a *activeOp) newRun(step string) *Run {
 	}
 }
 
-// noteFor returns the function of Run.Note. It tries once: after an error the step must not act,
-// and the whole step is tried again.
+// noteFor returns the function that stores notes for Run.Note. It tries once: after an error the
+// step must not act, and the whole step is tried again.
 func (a *activeOp) noteFor(step string) func(context.Context, json.RawMessage) error {
 	return func(ctx context.Context, data json.RawMessage) error {
 		if err := context.Cause(ctx); err != nil {
@@ -34,8 +34,8 @@ func (a *activeOp) noteFor(step string) func(context.Context, json.RawMessage) e
 	}
 }
 
-// append tries once to store records. An error wraps ErrJournal if the records may be in doubt, and
-// ErrHistory if append did not try to store them.
+// append tries once to store records. It returns ErrHistory for a record that cannot follow the
+// stored ones, else ErrJournal: then the journal may have the records.
 func (a *activeOp) append(events ...event) error {
 	if a.inDoubt != nil {
 		landed, err := a.settle()
@@ -75,7 +75,7 @@ func (a *activeOp) append(events ...event) error {
 }
 
 // settle reads back whether the journal has the records in doubt, and returns them if it does.
-// Different records in their place mean that another process writes for this op.
+// ErrHistory means other records in their place: another process writes for this op.
 func (a *activeOp) settle() (landed []Record, err error) {
 	records, err := a.r.cfg.Journal.Records(context.WithoutCancel(a.ctx), a.op.ID)
 	if err != nil {
@@ -134,8 +134,8 @@ func journalError(err error) error {
 	return fmt.Errorf("%w: %w", ErrJournal, err)
 }
 
-// encodeFailure leaves out details that JSON cannot express: the failure must reach the journal in
-// any case.
+// encodeFailure omits details that JSON cannot express, since the failure must reach the journal
+// in any case.
 func encodeFailure(f Failure) json.RawMessage {
 	data, err := json.Marshal(f)
 	if err != nil {

@@ -4,8 +4,7 @@ package op
 
 import "fmt"
 
-// undoTries is how often an Undo may fail in a row before the op is parked for the operator. A step
-// that is not undone yet blocks nothing, so there is no hurry.
+// undoTries is how often an Undo may fail in a row before the op is parked for the operator.
 const undoTries = 5
 
 func (a *activeOp) undo(step *Step) bool {
@@ -30,7 +29,7 @@ func (a *activeOp) undo(step *Step) bool {
 	return true
 }
 
-// reverse calls Undo until it succeeds or its error is final. An interruption does not end it.
+// reverse calls Undo until it succeeds or its error is final, also after an interruption.
 func (a *activeOp) reverse(step *Step) error {
 	if step.Undo == nil {
 		return nil

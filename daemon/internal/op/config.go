@@ -19,10 +19,10 @@ type Config struct {
 	// FaultPoint is called with KIND.STEP.MOMENT at each moment of a step, and with KIND.finished,
 	// so that a test can end the process there. It need not return.
 	FaultPoint func(name string)
-	// MakeDurable is called before each record that a step has succeeded or is undone. It syncs the
-	// effects of a step that the step left to other programs: a program that renames a file does
-	// not sync the directory. If it fails, the record counts as refused by the journal. Default:
-	// does nothing.
+	// MakeDurable is called before each record that a step has succeeded or is undone. It syncs
+	// the step's effects that other programs have made: a program that renames a file does not
+	// sync the directory. If it fails, the record counts as refused by the journal. Default: does
+	// nothing.
 	MakeDurable func() error
 	// Context derives the context of an op's steps, for callees that need the op's id. Default:
 	// adds nothing.

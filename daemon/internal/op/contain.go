@@ -8,9 +8,8 @@ import (
 	"runtime/debug"
 )
 
-// contained calls a part of a step and turns a panic into an error. A panic that ends the daemon
-// would end it again at each start, with a guest paused. The error undoes the op, or after the
-// commit point parks it for the operator.
+// contained calls a part of a step and turns a panic, which would end the daemon again at each
+// start, into an error. The error undoes the op, or after the commit point parks it.
 func (a *activeOp) contained(step *Step, part string, call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -22,9 +21,8 @@ func (a *activeOp) contained(step *Step, part string, call func() error) (err er
 }
 
 // parkOnPanic is deferred by the goroutine of the op. If the runner or a function of its Config
-// panics, this op is parked for the operator and the others go on. Nothing is recorded, since
-// recording may be what panicked: Continue and the next start of the daemon read the op's records
-// again.
+// panics, it parks this op. It records nothing, since recording may be what panicked: Continue and
+// the next start of the daemon read the op's records again.
 func (a *activeOp) parkOnPanic() {
 	if p := recover(); p != nil {
 		a.r.cfg.Log.Error("the runner panicked over an op", "op", a.op.ID, "panic", p, "stack", string(debug.Stack()))

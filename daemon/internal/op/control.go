@@ -98,7 +98,7 @@ func (a *activeOp) unclaim() {
 	a.claimed = false
 }
 
-// unpark prepares a parked op for start. The caller has claimed it.
+// unpark records that a parked op continues. The caller has claimed the op.
 func (a *activeOp) unpark(ctx context.Context) error {
 	if a.isBroken() != nil {
 		over, err := a.readBack(ctx)

@@ -29,7 +29,6 @@
 //
 // # Proof
 //
-// Package optest runs every plan through the same matrix: each step twice, each step failed, undo
-// twice, the journal cut after every record, and a crash at every fault point. An op kind without
+// Package optest runs every plan through one matrix of failures and crashes. An op kind without
 // the matrix is not complete.
 package op

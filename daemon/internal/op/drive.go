@@ -101,7 +101,7 @@ func (a *activeOp) advance() bool {
 	}
 }
 
-// finish ends the op; cause is why it was undone, nil if it is done.
+// finish records the op's end. cause is why it was undone, nil if it is done.
 func (a *activeOp) finish(cause *Failure) bool {
 	var w written
 	if cause == nil {

@@ -15,7 +15,7 @@ const (
 	// verdictLeave: the runner is stopped; nothing is recorded.
 	verdictLeave verdict = iota
 	verdictSucceeded
-	// verdictFailed: permanent, before the commit point.
+	// verdictFailed: the step did not happen; if it is not tried again, the op is undone.
 	verdictFailed
 	// verdictOperator: the outcome is unknown, or a step after the commit point keeps failing.
 	verdictOperator
@@ -25,8 +25,8 @@ const (
 // NotDone.
 const contradictionDelay = 50 * time.Millisecond
 
-// do brings the current step to its end and records that. It returns false if the op cannot go on
-// now.
+// do runs the current step to its end, and records the result. It returns false if the op cannot
+// go on now.
 func (a *activeOp) do(step *Step, status StepStatus) bool {
 	a.fault(step, momentBeforeStarted)
 	repeat := status == StepStarted
@@ -106,8 +106,8 @@ func (a *activeOp) bring(step *Step, run *Run, repeat bool) (verdict, error) {
 }
 
 // givenUp returns the verdict for a step that did not happen and is not tried again; err is the
-// error of the last try. It calls interruption once: if the runner stops between two calls, they
-// differ.
+// error of the last try. It calls interruption once, since a second call may differ if the runner
+// stops.
 func (a *activeOp) givenUp(err error) (verdict, error) {
 	cause := a.interruption()
 	switch {
@@ -124,8 +124,8 @@ func (a *activeOp) givenUp(err error) (verdict, error) {
 	}
 }
 
-// outcome returns what Do achieved, regardless of its error. verdictFailed means that the step did
-// not happen, and comes with the reason.
+// outcome returns whether Do took effect, regardless of its error. verdictFailed means that the
+// step did not happen; the error is the reason.
 func (a *activeOp) outcome(step *Step, run *Run, doErr error) (verdict, error) {
 	switch {
 	case doErr == nil && (step.Observe == nil || step.Verifies):
@@ -135,14 +135,14 @@ func (a *activeOp) outcome(step *Step, run *Run, doErr error) (verdict, error) {
 	}
 	v, err := a.look(step, run)
 	switch {
-	case v == verdictOperator && isUnknown(err): // it has the operator's next action; doErr is older
+	case v == verdictOperator && isUnknown(err): // err has the operator's next action; doErr is older
 		return v, err
 	case v == verdictOperator:
 		return v, errors.Join(err, doErr)
 	case v == verdictSucceeded && doErr != nil:
 		a.r.cfg.Log.Warn("step reports an error but it happened", "op", a.op.ID, "step", step.Name, "err", doErr)
 	case v == verdictFailed && doErr == nil:
-		// Or it happened and was reverted: Do finds out.
+		// Or the step happened and was reverted: the next Do detects that.
 		return v, Retry(contradictionDelay, fmt.Errorf("step %s reports success but it did not happen", step.Name))
 	}
 	return v, doErr

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// keyedQueue runs ops that share a key one after the other, in the order of entry. An op has its
-// turn when no earlier op in the queue shares a key with it. So no op overtakes another, and two
-// ops cannot wait for each other.
+// keyedQueue runs ops that share a key one after the other: an op has its turn when no earlier op
+// in the queue shares a key with it. So no op overtakes another, and two ops cannot wait for each
+// other.
 type keyedQueue struct {
 	mu      sync.Mutex
 	tickets []*ticket
@@ -17,7 +17,6 @@ type keyedQueue struct {
 	moved chan struct{}
 }
 
-// ticket is a place in the queue.
 type ticket struct {
 	op   string // empty for TryLock
 	keys []string
@@ -35,7 +34,7 @@ func (q *keyedQueue) enter(mine *ticket) {
 	q.tickets = append(q.tickets, mine)
 }
 
-// enterFree enters mine if its turn comes at once, and reports whether it did.
+// enterFree adds the ticket mine if its turn comes at once, and reports whether it did.
 func (q *keyedQueue) enterFree(mine *ticket) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,8 +53,7 @@ func (q *keyedQueue) leave(mine *ticket) {
 	q.moved = make(chan struct{})
 }
 
-// blockedBy returns nil if mine has its turn. Otherwise it returns the first ticket that blocks
-// mine, and moved.
+// blockedBy returns the first ticket that blocks mine, and moved; nil if mine has its turn.
 func (q *keyedQueue) blockedBy(mine *ticket) (before *ticket, moved <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 //  - Before the commit point, the steps of the section are undone, the current one first. When the
 //    journal accepts records again, it gets the failure of the current step, and the op is undone
 //    as usual.
-//  - After it, the rest of the section is done. When the journal accepts records again, each step
-//    is done again and recorded.
+//  - After the commit point, the rest of the section is done. When the journal accepts records
+//    again, each step is done again and recorded.
 //
 // Do and Undo may be repeated. If the daemon dies before the records are written, it finds the same
 // state as after an operator has resumed the guest by hand.
@@ -38,7 +38,7 @@ func (a *activeOp) failsToLeave() bool {
 	return a.criticalLocked() && a.progress.State == StateRunning && !a.progress.Committed
 }
 
-// leave leaves the critical section of the op. It may be called again.
+// leave ends the critical section of the op without records. It may be called again.
 func (a *activeOp) leave(events []event) error {
 	p := a.snapshot()
 	if a.committedWith(events) {
@@ -56,7 +56,7 @@ func (a *activeOp) leave(events []event) error {
 	return nil
 }
 
-// leaveForward does the remaining steps of the section. The current step is skipped if done.
+// leaveForward does the remaining steps of the section, without the current step if that is done.
 func (a *activeOp) leaveForward(current int, done bool) error {
 	if done {
 		current++
@@ -64,7 +64,7 @@ func (a *activeOp) leaveForward(current int, done bool) error {
 	for i := current; i < len(a.plan.Steps) && a.plan.Steps[i].Critical; i++ {
 		step := &a.plan.Steps[i]
 		run := a.newRun(step.Name)
-		run.committed = true // the record that says so is not stored yet
+		run.committed = true // the record of the commit is not stored yet
 		if err := a.callDo(a.ctx, step, run); err != nil {
 			return fmt.Errorf("do step %s: %w", step.Name, err)
 		}

@@ -21,14 +21,13 @@ const (
 )
 
 // Step is one part of an op: an effect, its reverse, and a check of whether the effect took place.
-// Each must bear repetition after it ran to its end or to any point before.
+// Each of the three must be repeatable, also after an interruption.
 type Step struct {
 	// Name is stable, because journals on disk contain it. An op with a recorded step that the plan
 	// lacks waits for the operator.
 	Name string
-	// Version distinguishes steps with one name. A change that an op which is stored with the step
-	// cannot bear makes another version; the plan keeps the old one for as long as such ops may be
-	// in a journal.
+	// Version distinguishes steps with one name. A change that is incompatible with stored ops
+	// makes another version; the plan keeps the old version while such ops may be in a journal.
 	Version int
 	// Do makes the effect. The step's output in the journal is the value that Do or Observe passed
 	// to Run.SetOutput.
@@ -46,13 +45,13 @@ type Step struct {
 	// each check.
 	Verifies bool
 	// Critical steps that follow each other form a critical section. From the start of its first
-	// step, a halt does not stop the op until the section ends or that step is undone: a halt may
-	// last long, and the guest is paused in the section. A crash and Stop can end an op anywhere.
+	// step, a halt does not stop the op until the section ends or the first step is undone: a halt
+	// may last long, and the guest is paused. A crash and Stop can end an op anywhere.
 	Critical bool
 }
 
-// Plan is an op kind: the steps that its ops may have. An op that names none gets the newest
-// version of each step, in this order, and Commit, unless the plan has MustChoose.
+// Plan is an op kind: the steps that its ops may have. An op without steps gets the newest version
+// of each step, in this order, and Commit, unless the plan has MustChoose.
 type Plan struct {
 	Kind  string
 	Steps []Step

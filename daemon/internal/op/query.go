@@ -62,7 +62,7 @@ func (r *Runner) Wait(ctx context.Context, id string) (Status, error) {
 	}
 }
 
-// waitInJournal answers for an op that is not active. Nothing in this process moves it.
+// waitInJournal is Wait for an op that is not active: nothing here continues it.
 func (r *Runner) waitInJournal(ctx context.Context, id string) (Status, error) {
 	st, err := r.Status(ctx, id)
 	if err == nil && !st.State.Settled() {

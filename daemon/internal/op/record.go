@@ -52,7 +52,7 @@ func (a *activeOp) record(events ...event) written {
 			}
 		}
 		wait := delay.next()
-		if mayLeave && !left { // do not miss leaveAfter
+		if mayLeave && !left { // try again by leaveAfter
 			wait = min(wait, max(leaveAfter-time.Since(since), firstDelay))
 		}
 		sleep(a.ctx, wait)

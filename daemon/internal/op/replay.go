@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Progress is an op's state by its records. It shares no memory with the runner.
+// Progress is an op's state according to its records. It shares no memory with the runner.
 type Progress struct {
 	// Steps are the statuses in the order of the plan.
 	Steps []StepStatus
@@ -19,7 +19,7 @@ type Progress struct {
 	Current   int
 	State     State
 	Committed bool
-	// Outputs and Notes are by step name; the last of each step counts.
+	// Outputs and Notes have the last output and note of each step, by its name.
 	Outputs    map[string]json.RawMessage
 	Notes      map[string]json.RawMessage
 	Failure    *Failure

@@ -15,8 +15,8 @@ type retrier struct {
 	// ctx ends the sleeps.
 	ctx  context.Context
 	step string
-	// maxTries is the limit for errors that are of none of the types; 1 means that the first is
-	// final.
+	// maxTries is the limit for errors that are neither Retry, WaitFor nor UnknownOutcome; 1 means
+	// that the first is final.
 	maxTries int
 	tries    int
 	delay    backoff // for errors without a time
@@ -32,8 +32,8 @@ type retrier struct {
 // begin is called before each try: a wake during the try ends the wait that follows it.
 func (r *retrier) begin() { r.heard = r.a.r.wakes.heard() }
 
-// succeeded is called when a try succeeds. The reason of its last wait is over, so it wakes the
-// other ops that wait for it. For some reasons no other code calls Wake.
+// succeeded is called when a try succeeds. After a wait for a reason it wakes the other ops that
+// wait for the same reason: for some reasons no other code calls Wake.
 func (r *retrier) succeeded() {
 	if r.waited != "" {
 		r.a.r.wakes.wake(r.waited)

@@ -120,8 +120,8 @@ type activeOp struct {
 	// inDoubt are records that the journal did not confirm. Before the next write, the journal must
 	// be read to see whether it has them.
 	inDoubt []Record
-	// announced is the current step if the commit that ended the previous step also stored the
-	// current step's started record, and the step has not begun. Otherwise it is empty.
+	// announced is the current step if its started record was stored together with the end of the
+	// previous step, and the step has not begun. Otherwise it is empty.
 	announced string
 
 	mu       sync.Mutex
@@ -142,7 +142,7 @@ type activeOp struct {
 type waiting struct {
 	on    string
 	since time.Time
-	// behind is the op that has the turn, empty for TryLock and for other reasons.
+	// behind is the op that has the turn. It is empty if TryLock has it, and for other waits.
 	behind string
 }
 

@@ -66,8 +66,7 @@ func (r *Runner) storing(ctx context.Context) (bounded context.Context, cancel f
 	}
 }
 
-// activateLater activates a stored op that cannot be activated now. Otherwise the op would be
-// running in the journal, without a goroutine.
+// activateLater activates a stored op in the background, since the first try has failed.
 func (r *Runner) activateLater(o Op) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

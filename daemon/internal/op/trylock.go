@@ -21,8 +21,8 @@ func (r *Runner) TryLock(keys []string, f func()) bool {
 	return true
 }
 
-// enterFree enters mine if its turn comes at once. It adds to r.wg then, and the caller calls
-// r.wg.Done.
+// enterFree adds the ticket mine if its turn comes at once, and reports whether it did. Then the
+// caller calls r.wg.Done.
 func (r *Runner) enterFree(mine *ticket) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

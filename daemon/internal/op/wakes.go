@@ -22,12 +22,12 @@ func (w *wakes) heard() int {
 	return w.count
 }
 
-// on returns a channel that is closed by the first wake for this reason after the given count of
-// wakes. It may be closed already.
-func (w *wakes) on(reason string, heard int) <-chan struct{} {
+// on returns a channel that is closed at the first wake for this reason after wake number count. It
+// may be closed already.
+func (w *wakes) on(reason string, count int) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.last[reason] > heard {
+	if w.last[reason] > count {
 		woken := make(chan struct{})
 		close(woken)
 		return woken

@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// errInjected is the cause of failures that a test requested.
 var errInjected = errors.New("injected by the test")
 
 // Journal is an op.Journal in memory. The zero value is not usable.

@@ -18,10 +18,10 @@ import "testing"
 //	append_lost/RECORD   the journal refuses that record once
 //	append_stored/RECORD the same, but the record is stored
 //
-// cut, crash and append come twice: for an op that is done, and (_undoing) for one undone from its
-// last possible step. The runner after a crash has the plans of a later program, with more steps in
-// another order: the op goes on with its stored steps. With -short every fourth trial runs, which
-// differs between steps.
+// cut, crash and append come twice: for an op that is done, and (_undoing) for an op that is undone
+// from its last possible step. The runner after a crash has the plans of a later program, with more
+// steps in another order: the op goes on with its stored steps. With -short only every fourth trial
+// runs, another one for each step.
 func Matrix(t *testing.T, s Subject) {
 	for i, tr := range s.trials(t) {
 		if testing.Short() && i%4 != 0 {
@@ -52,7 +52,6 @@ func Problems(t *testing.T, s Subject) []Problem {
 	return all
 }
 
-// try runs one trial in its own world and fake time.
 func (s Subject) try(t *testing.T, tr trial) error {
 	_, err := s.run(t, tr)
 	return err

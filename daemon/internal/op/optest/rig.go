@@ -150,7 +150,6 @@ func (r *rig) checkOutcome(o outcome) error {
 	return nil
 }
 
-// boot starts a runner as at the start of a daemon.
 func (r *rig) boot() (*op.Runner, error) {
 	plans := r.world.Plans()
 	for i := range plans {
@@ -168,8 +167,8 @@ func (r *rig) boot() (*op.Runner, error) {
 	return runner, nil
 }
 
-// nextProgram returns the plan as the program after an upgrade has it: with another order, other
-// steps, other versions, and another commit point. An op of the program before does not change.
+// nextProgram returns the plan of the program after an upgrade: with another order, other steps,
+// other versions, and another commit point. Ops of the previous program must not change.
 func nextProgram(plan op.Plan) op.Plan {
 	steps := slices.Clone(plan.Steps)
 	slices.Reverse(steps)
@@ -183,7 +182,6 @@ func nextProgram(plan op.Plan) op.Plan {
 
 var errNotPlanned = errors.New("a step that the op was not stored with")
 
-// wait waits until the op ends or the runner is killed.
 func (r *rig) wait(ctx context.Context, runner *op.Runner) (op.Status, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -197,7 +195,6 @@ func (r *rig) wait(ctx context.Context, runner *op.Runner) (op.Status, error) {
 	return runner.Wait(ctx, r.world.Op().ID)
 }
 
-// pass is the fault point of the runners.
 func (r *rig) pass(name string) {
 	r.mu.Lock()
 	if !slices.Contains(r.points, name) {
@@ -220,7 +217,6 @@ func (r *rig) kill() {
 	runtime.Goexit()
 }
 
-// disturb adds the faults of the trial to the plan.
 func (r *rig) disturb(plan op.Plan) op.Plan {
 	plan.Steps = slices.Clone(plan.Steps)
 	for i := range plan.Steps {
@@ -269,7 +265,6 @@ func (r *rig) forgetting(observe func(context.Context, *op.Run) (op.Observation,
 	}
 }
 
-// history formats the records of the op as a line.
 func (r *rig) history(ctx context.Context) string {
 	records, err := r.journal.Records(ctx, r.world.Op().ID)
 	if err != nil {
@@ -282,7 +277,6 @@ func (r *rig) history(ctx context.Context) string {
 	return strings.Join(words, ", ")
 }
 
-// run runs one trial and returns its outcome.
 func (s Subject) run(t *testing.T, tr trial) (o outcome, err error) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(s.New(t), tr)

@@ -8,9 +8,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// World is a fake of everything that an op changes. It survives the runner as disks and hypervisors
-// survive the daemon: the matrix crashes a runner and starts another one on the same World. It must
-// not use sockets, since trials run in a bubble of testing/synctest.
+// World is a fake of everything that an op changes. The matrix crashes a runner and starts another
+// one on the same World. It must not use sockets, since trials run in a bubble of
+// testing/synctest.
 type World interface {
 	// Plans returns new plans, as a daemon makes them at its start. It is called once per runner.
 	// The next runner must not need any state of the plans.

@@ -119,7 +119,6 @@ func point(plan op.Plan, step op.Step, moment string) string {
 	return plan.Kind + "." + step.Name + "." + moment
 }
 
-// plan returns the plan of the op under test.
 func (s Subject) plan(t *testing.T) op.Plan {
 	t.Helper()
 	w := s.New(t)
