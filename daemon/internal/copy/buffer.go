@@ -16,8 +16,8 @@ const hugePageBytes = 2 << 20
 
 func newBuffer(n int) []byte { return alignTo(make([]byte, n+alignBytes), alignBytes, n) }
 
-// newArena returns n bytes for the buffers of all workers, in huge pages if possible: a chunk of
-// few segments more than doubles the speed of a fast device.
+// newArena returns n bytes for the buffers of all workers, in huge pages if possible: requests
+// with few memory segments more than double the speed of a fast device.
 func newArena(n int) (arena []byte, free func()) {
 	whole, err := unix.Mmap(-1, 0, n+2*hugePageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"errors"
 )
 
-// Compare reads both images, for a copy that another program made. Nil means equal bytes. A
-// *MismatchError has the first different offset, a *SizeError two different sizes. Src may be an
-// overlay over Dst. Only Src, Dst, Passphrase, Network, Files and Progress of spec are used.
+// Compare compares Src and Dst after another program's copy. It returns nil for equal bytes, a
+// *MismatchError with the first different offset, or a *SizeError. Src may be an overlay over Dst.
+// It uses only Src, Dst, Passphrase, Network, Files and Progress.
 func Compare(ctx context.Context, spec Spec) error {
 	return compare(ctx, &Spec{Src: spec.Src, Dst: spec.Dst, Network: spec.Network, Files: spec.Files, Passphrase: spec.Passphrase, Progress: spec.Progress})
 }
@@ -38,7 +38,7 @@ func compare(ctx context.Context, spec *Spec) error {
 	return compareStored(ctx, spec, src, dst, newMeter(spec.Progress, sizeBytes))
 }
 
-// compareOverlaid is compare for an overlay Src where Dst or the image below Src has an address.
+// compareOverlaid compares an overlay Src with Dst if Dst or the image below Src has an address.
 func compareOverlaid(ctx context.Context, spec *Spec) error {
 	dst, err := spec.open(ctx, spec.Dst)
 	if err != nil {

@@ -51,8 +51,9 @@ func (t *chunkTable) appendRun(b []byte, r run) []byte {
 	return b
 }
 
-// restore marks the chunks done that the log records for the copy of begin, and returns the runs
-// in the recorded order. found is false if the log is empty, of another copy, or not a log.
+// restore marks the chunks as done that the log records for the copy that begins with begin. It
+// returns their runs in the recorded order. found is false if the log is empty, of another copy,
+// or not a log.
 func (t *chunkTable) restore(log, begin []byte) (runs []run, found bool) {
 	log = afterOffload(log, len(begin))
 	for len(log) > 0 {
@@ -99,7 +100,7 @@ func parseRun(log []byte) (r run, size int) {
 	return r, size
 }
 
-// restoreRun returns false if the image has no such chunks.
+// restoreRun marks a run as done. It returns false if the image has no such chunks.
 func (t *chunkTable) restoreRun(r run, hashes []byte) bool {
 	if r.first+r.count > len(t.done) {
 		return false
@@ -119,9 +120,10 @@ func (t *chunkTable) restoreRun(r run, hashes []byte) bool {
 const (
 	// recordOffload starts an offload, and invalidates all records before it.
 	recordOffload = 'O'
-	// recordAsked: the storage was requested to copy a range, which is open until the next record.
+	// recordAsked: the storage was requested to copy a range, which is unanswered until the next
+	// record.
 	recordAsked = 'A'
-	// recordCopied has the end of the range where dst equals src on stable storage.
+	// recordCopied has an offset: before it, dst equals src on stable storage.
 	recordCopied = 'C'
 	// recordRefused: the storage answered, and copied nothing.
 	recordRefused = 'R'

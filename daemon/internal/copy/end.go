@@ -4,12 +4,12 @@ package copy
 
 import "io"
 
-// End is one side of a copy: an open raw image. Its methods may be called concurrently. Without an
-// ability of the end, Zero writes zeros, and Extent reports only data. Abilities without such a
-// fallback have their own interface (Cloner).
+// End is one side of a copy: an open raw image. Its methods may be called concurrently. If the
+// storage cannot deallocate, Zero writes zeros; if it does not report holes, Extent reports only
+// data. Abilities without such a fallback have their own interface (Cloner).
 type End interface {
-	// ReaderAt and WriterAt transfer whole buffers: fewer bytes come with an error. They are fast
-	// for buffers from newBuffer at multiples of 4 KiB.
+	// ReaderAt and WriterAt transfer whole buffers, and return an error for fewer bytes. They are
+	// fast for buffers from newBuffer at multiples of 4 KiB.
 	io.ReaderAt
 	io.WriterAt
 	// Size returns the size in bytes, which never changes.

@@ -69,7 +69,7 @@ type UnansweredError struct {
 	Path   string
 	Offset int64
 	Bytes  int64
-	// Err is nil if no storage can be asked again.
+	// Err is nil if the copy has no storage to ask again.
 	Err error
 }
 

@@ -20,7 +20,8 @@ type exportEnd struct {
 	path string
 }
 
-// openExport: reads end with ctx, so that a silent server does not block a cancel.
+// openExport opens an image. Its reads end with ctx, so that a silent server does not block a
+// cancel.
 func openExport(ctx context.Context, access network.Access, path string, writable bool) (End, error) {
 	export, err := access.Open(ctx, path, writable)
 	if err != nil {
@@ -34,7 +35,7 @@ func openExport(ctx context.Context, access network.Access, path string, writabl
 
 func (e exportEnd) Size() int64 { return e.SizeBytes() }
 
-// Zero writes zeros if the server cannot make them.
+// Zero implements End. It writes zeros if the server cannot make them.
 func (e exportEnd) Zero(off, n int64) error {
 	err := e.ZeroAt(off, n)
 	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, unix.EOPNOTSUPP) {

@@ -35,7 +35,7 @@ func OpenFile(path string, writable bool) (End, error) {
 	return openFile(openfile.Files{}, path, writable, unix.O_DIRECT)
 }
 
-// openFile: directFlag bypasses the page cache; 0 for none.
+// openFile is OpenFile with the flag that bypasses the page cache, 0 for none.
 func openFile(files openfile.Files, path string, writable bool, directFlag int) (*fileEnd, error) {
 	found, err := files.Find(path, 0)
 	if err != nil {
@@ -97,8 +97,8 @@ func (f *fileEnd) transfer(move func(*os.File, []byte, int64) (int, error), p []
 		n, err = move(f.direct, p[:head], off)
 		switch {
 		case errors.Is(err, unix.EINVAL):
-			// Some filesystems refuse the first direct transfer. Otherwise a short transfer
-			// continued off a block border; buffered gets the true error.
+			// At the first transfer the filesystem refuses direct access. Later a short transfer
+			// has continued off a block border; buffered gets the true error.
 			f.directOff.CompareAndSwap(false, n == 0)
 		case err != nil || n == len(p):
 			return n, err

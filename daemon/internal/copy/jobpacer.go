@@ -12,7 +12,7 @@ const (
 	// a job's bytes in flight, and only its speed can be set. The bytes in flight move in 10 ms,
 	// so the lowest limit is 6.25 MiB/s.
 	jobLimitPerByte = 100
-	// A limit changes by at least this factor: each change is a libvirt call.
+	// A new limit differs by at least this factor: each change is a libvirt call.
 	jobLimitStep = 1.2
 	// convergenceMargin is the factor over the speed that the job needs to end in time.
 	convergenceMargin = 1.25
@@ -20,9 +20,9 @@ const (
 	// twice as long each next time.
 	stuckAfter = 3 * time.Second
 	liftFor    = 30 * time.Second
-	// A job with a bound and at most briefBytes left has no limit for briefTime. It copies the
-	// guest's own overlay, which is slower for the guest than a disk with a copy. A short job
-	// disturbs the guest less than measuring a limit would.
+	// A job with a time bound and at most briefBytes left has no limit for briefTime. Until it
+	// ends, the guest uses its slower overlay; a short job disturbs the guest less than measuring
+	// a limit.
 	briefBytes  = 32 << 20
 	briefTime   = 300 * time.Millisecond
 	briefTick   = 25 * time.Millisecond
@@ -41,7 +41,7 @@ type JobProgress struct {
 // the job keeps its last limit, which is never below 6.25 MiB/s.
 //
 // A job must end however much the guest writes. So it gets at least the speed that it needs to end
-// within a bound, and a job without progress gets no limit.
+// in time, and a job without progress gets no limit.
 type JobPacer struct {
 	guest *GuestPacer
 	ends  time.Time // its deadline; zero: there is no bound
@@ -63,8 +63,8 @@ type JobPacer struct {
 }
 
 // NewJobPacer returns the pacer of a job that starts, or was found, at now. guest has the counters
-// of the guest's disk; ok is false if they are unknown. The job keeps keepShare of its speed, and
-// ends within bound if bound is not 0.
+// of the guest's disk; ok is false if they are unknown. The job keeps the share keepShare of its
+// speed, and ends within the time bound; 0 means no bound.
 func NewJobPacer(now time.Time, guest GuestLatency, ok bool, keepShare float64, bound time.Duration) *JobPacer {
 	p := &JobPacer{guest: NewGuestPacer(nil, keepShare), at: now, least: math.MaxInt64, leastAt: now, lift: liftFor}
 	if bound > 0 {
@@ -190,7 +190,7 @@ func (p *GuestPacer) jobLimit() int64 {
 	switch {
 	case p.keepShare >= 1:
 		return 0
-	case p.quietLeft > 0: // never 0, or the job stops for good if the daemon dies now
+	case p.quietLeft > 0: // the lowest limit instead of a stop: the daemon may die now
 		return minInFlight * jobLimitPerByte
 	case p.inFlight >= maxInFlight:
 		return 0

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// Layered is an End over other images. Their bytes show through where it has none.
+// Layered is an End with base images, which show through where it has no bytes of its own.
 type Layered interface {
 	End
 	// Own reports whether the image itself has the bytes at off, data or zeros, and the end of
@@ -45,8 +45,8 @@ func sameChain(a, b *qemuimg.Image) bool {
 	return a == nil && b == nil
 }
 
-// spans divides src into chunks that it has at least in part, and runs of chunks that it does not
-// have. It omits a chunk if skip returns true.
+// spans divides src into chunks with own bytes of src, and runs of chunks without any. It omits a
+// chunk if skip returns true.
 func (k *keptBase) spans(skip func(chunk int) bool) iter.Seq2[span, error] {
 	return func(yield func(span, error) bool) {
 		size := k.src.Size()
@@ -86,7 +86,7 @@ func ownUntil(l Layered, off, end int64) (until int64, own bool, err error) {
 	return until, own, nil
 }
 
-// write: left counts the bytes that src does not have itself.
+// write calls the function write for the parts of p that src itself has. left counts the rest.
 func (k *keptBase) write(p []byte, off int64, write func(p []byte, off int64) (int64, error)) (written, left int64, err error) {
 	for at, end := off, off+int64(len(p)); at < end; {
 		until, own, err := ownUntil(k.src, at, end)
@@ -109,7 +109,7 @@ func (k *keptBase) write(p []byte, off int64, write func(p []byte, off int64) (i
 
 func (k *keptBase) inherit(s span) {
 	for i := range s.chunks() {
-		k.inherited[s.firstChunk()+i] = true // each by one worker
+		k.inherited[s.firstChunk()+i] = true // each element has one writer
 	}
 }
 

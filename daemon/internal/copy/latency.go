@@ -21,7 +21,7 @@ type latencyWatch struct {
 	idle      time.Duration // without the copy, 0 if unknown
 	tolerated time.Duration // 0 if the usual latency is unknown
 
-	// means has the mean of each look of a quiet time.
+	// means has the mean latency of each look while the copy is paused.
 	means []time.Duration
 }
 
@@ -51,8 +51,8 @@ func (w *latencyWatch) learn(now Latency, ok bool) {
 	}
 }
 
-// learned ends a quiet time. With too few requests the latency is unknown: an old value is not
-// used after a pause.
+// learned computes the idle latency at the end of a pause. With too few requests it is unknown: an
+// older value is not used.
 func (w *latencyWatch) learned() {
 	w.idle, w.tolerated = 0, 0
 	if len(w.means) == 0 {
@@ -79,7 +79,7 @@ type GuestLatency struct {
 
 func (l *GuestLatency) kinds() [3]Latency { return [...]Latency{l.Reads, l.Writes, l.Flushes} }
 
-// strain is the highest latency of all kinds of requests. known: one kind had enough requests.
+// strain is the highest latency of all kinds of requests. known: some kind had enough requests.
 // learned: the guest makes no requests of a kind that was absent while the copy was paused.
 type strain struct {
 	worst          float64 // 1 is the tolerated latency

@@ -39,7 +39,7 @@ func (l *Limiter) SetBytesPerSecond(bytesPerSecond int64) {
 	l.changed = make(chan struct{})
 }
 
-// wait returns when n bytes, at most a chunk, may move. Its error is the error of ctx.
+// wait returns when n bytes, at most a chunk, may move, or the error of ctx when that ends.
 func (l *Limiter) wait(ctx context.Context, n int64) error {
 	if l == nil {
 		return ctx.Err()
@@ -86,7 +86,7 @@ func (l *Limiter) bytesPerSecond() int64 {
 	return int64(l.bucket.Limit())
 }
 
-// sleep waits for d, for another cap, or for ctx, and then returns the error of ctx.
+// sleep waits for d. It ends earlier if the cap changes (again is true), or with the error of ctx.
 func (*Limiter) sleep(ctx context.Context, d time.Duration, changed <-chan struct{}) (again bool, err error) {
 	if d <= 0 {
 		return false, ctx.Err()

@@ -84,7 +84,7 @@ func stillNamed(f *os.File) error {
 	return err
 }
 
-// lockBytes locks for the open file, so that copies in one process exclude each other too.
+// lockBytes locks per open file, so that copies in one process exclude each other too.
 func lockBytes(f *os.File, kind int16, off, n int64) error {
 	lock := unix.Flock_t{Type: kind, Whence: io.SeekStart, Start: off, Len: n}
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)

@@ -12,9 +12,9 @@ type Offload struct {
 	// Offered: the storage may get new requests. Otherwise it may only get its unanswered range
 	// again.
 	Offered bool
-	// Ask requests a copy of n bytes from off, and returns where dst ceases to equal src after a
-	// flush. answered: the storage answered and has stopped. errors.ErrUnsupported: the storage
-	// does not copy between these ends.
+	// Ask requests a copy of n bytes from off. From off to until, dst equals src after a flush.
+	// answered: the storage answered and has stopped. errors.ErrUnsupported: the storage does not
+	// copy between these ends.
 	Ask func(ctx context.Context, off, n int64) (until int64, answered bool, err error)
 	// Refused, if set, gets the reason why Volferry and not the storage copies.
 	Refused func(error)

@@ -48,7 +48,7 @@ func (s *Spec) offload(ctx context.Context, src, dst End, m *meter) (done bool, 
 	}
 	o := &offloader{Offload: s.Offload, spec: s, dst: dst, meter: m, log: log}
 	if log.open {
-		// The open range must be resolved in any case.
+		// An unanswered range must be requested again in any case.
 		if supported, err := o.ask(ctx, log.off, log.n); err != nil || !supported {
 			return false, err
 		}
@@ -111,7 +111,7 @@ func (o *offloader) pieceBytes() int64 {
 	return max(n-n%unit, unit)
 }
 
-// rest leaves the storage to the guest after a piece, which itself cannot be slowed down.
+// rest waits before and after a piece, for the guest: a piece cannot be slowed down.
 func (o *offloader) rest(ctx context.Context, took time.Duration) error {
 	pace := o.spec.Pace
 	for began := time.Now(); pace != nil; {

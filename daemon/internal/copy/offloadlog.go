@@ -13,7 +13,7 @@ type offloadLog struct {
 	head   []byte
 	begun  bool
 	until  int64
-	// open: the storage has not answered the request for n bytes from off.
+	// open: the storage has not answered the request to copy n bytes from off.
 	open     bool
 	off, n   int64
 	streamed bool
@@ -106,7 +106,7 @@ func Restart(cursor Cursor) (needed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	l := &offloadLog{cursor: cursor, head: beginRecord("", "", 0)} // of no copy
+	l := &offloadLog{cursor: cursor, head: beginRecord("", "", 0)} // the record of no copy
 	l.head[0] = recordOffload
 	if l.read(log); !l.open {
 		return false, nil

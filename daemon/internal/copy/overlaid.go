@@ -58,8 +58,8 @@ func (s *Spec) atAddress() bool {
 		(!medium.Of(below.Path).Path || !medium.Of(s.Dst.Path).Path)
 }
 
-// openOverlaid opens Src for a comparison with dst, if atAddress, or returns ErrInUse if another
-// program has the overlay open.
+// openOverlaid opens Src for a comparison with dst, if atAddress is true. It returns ErrInUse if
+// another program has the overlay open.
 func (s *Spec) openOverlaid(ctx context.Context, dst End) (End, error) {
 	is := s.Src.Backing
 	below, err := s.open(ctx, Image{Path: is.Path, Format: qemuimg.FormatRaw, SizeBytes: is.SliceBytes, Slice: is.SliceBytes != 0})

@@ -12,7 +12,7 @@ const minPieceBytes = 64 << 10
 
 // Pacer bounds the copy's bytes in flight, for the benefit of other users of the storage.
 type Pacer interface {
-	// Allow returns the allowed bytes in flight, and the rest before each request. It is called
+	// Allow returns the allowed bytes in flight, and the pause before each request. It is called
 	// before every request, and must not block.
 	Allow() (inFlightBytes int64, rest time.Duration)
 	// Moved is called with the bytes of every finished request. It must not block.
@@ -25,12 +25,12 @@ type Pacer interface {
 const (
 	paceTick = 100 * time.Millisecond
 	// quietEvery is how often the copy pauses to measure the guest's latency without it. The pause
-	// is quietTicks: one tick to drain the requests in flight, the others to measure, 1.3 % of the
-	// time. Before the copy starts there is nothing to drain.
+	// has quietTicks ticks: one to drain the requests in flight, the others to measure, 1.3 % of
+	// the time. Before the copy starts there is nothing to drain.
 	quietEvery      = 30 * time.Second
 	quietTicks      = 4
 	firstQuietTicks = quietTicks - 1
-	// fullTicks is how long the copy then has no limit, to measure its full speed: 0.7 % of the
+	// After a pause the copy has no limit for fullTicks, to measure its full speed: 0.7 % of the
 	// time. A copy starts slowly, so the time is extended, up to maxFullTicks, while each look
 	// shows more than stillFaster times the previous speed.
 	fullTicks    = 2
@@ -50,21 +50,21 @@ const (
 	startInFlight = 1 << 20
 	maxInFlight   = 16 << 20
 	minInFlight   = minPieceBytes
-	// Requests rest only if a single smallest request in flight is still too much. With maxRest,
+	// Requests wait only if a single smallest request in flight is still too much. With maxRest,
 	// 64 KiB move in a millisecond or two. A copy that never ends would harm the guest too: its
 	// newest writes stay in its overlay.
 	restStep = 125 * time.Microsecond
 	maxRest  = time.Millisecond
 )
 
-// GuestPacer slows a copy down for a guest, by the copy's bytes in flight: a guest's request waits
-// for these. It compares the mean latency of the guest's reads, writes and flushes with their
-// latency while the copy is paused. A latency over 1.5 times as high reduces the bytes in flight,
-// at most by half. Otherwise they grow.
+// GuestPacer slows a copy down for a guest by limiting the copy's bytes in flight, because a
+// guest's request waits for these. It compares the mean latency of the guest's reads, writes and
+// flushes with their latency while the copy is paused. A latency over 1.5 times as high reduces
+// the limit, at most by half. Otherwise it grows.
 //
-// The copy keeps a share of its unlimited speed. If the guest waits for another resource of the
-// copy, above all the processors, a slower copy only makes it suffer longer. If it loses more than
-// it gains, the copy gets no limit until its next pause (reliefWatch).
+// The copy keeps a share of its unlimited speed. If the guest waits for another resource, above
+// all the processors, a slower copy only makes it suffer longer. If the guest loses more than it
+// gains, the copy gets no limit until its next pause (reliefWatch).
 type GuestPacer struct {
 	sample    func() (GuestLatency, bool)
 	keepShare float64
@@ -72,7 +72,7 @@ type GuestPacer struct {
 	mu         sync.Mutex
 	inFlight   int64
 	rest       time.Duration
-	quietUntil time.Time // a time, so that a blocked sample delays nothing
+	quietUntil time.Time // a time: a blocked sample must not prolong the pause
 	paced      time.Duration
 	moved      int64 // since the last look
 	state      PaceState
@@ -83,7 +83,7 @@ type GuestPacer struct {
 	quietLeft  int             // looks until the copy may continue
 	sinceQuiet time.Duration
 	atLeast    time.Duration // time at the slowest copy
-	relearn    time.Duration // how long it may suffer
+	relearn    time.Duration // how long the guest may suffer
 	speed      speedWatch
 	relief     reliefWatch
 	wasFull    bool
@@ -93,10 +93,10 @@ type GuestPacer struct {
 	heldTo     int64 // bytes in flight before the present time without a limit
 }
 
-// NewGuestPacer returns a pacer that measures with sample, which returns the counters of the
-// guest's disk, and false if they are unknown. Only Run calls sample, which may block. Run begins
-// with a short pause of the copy. The copy keeps keepShare, from 0 to 1, of its speed, however
-// much the guest suffers. With 0 the copy's duration has no bound.
+// NewGuestPacer returns a pacer. sample returns the counters of the guest's disk, and false if
+// they are unknown; only Run calls it, and it may block. Run begins with a short pause of the
+// copy. The copy keeps the share keepShare, 0 to 1, of its speed, however much the guest suffers.
+// With 0 the copy's duration has no bound.
 func NewGuestPacer(sample func() (GuestLatency, bool), keepShare float64) *GuestPacer {
 	return &GuestPacer{sample: sample, keepShare: keepShare, inFlight: startInFlight, heldTo: startInFlight, sinceFull: quietEvery, relearn: relearnAfter}
 }
@@ -264,18 +264,18 @@ func (p *GuestPacer) learn(now GuestLatency, ok, idle bool) {
 	}
 }
 
-// measureFull removes the copy's limit for a while; held is the limit after that. Hold mu.
+// measureFull removes the copy's limit for a few looks; held is the limit after that. Hold mu.
 func (p *GuestPacer) measureFull(held int64) {
 	p.full, p.sinceFull, p.heldTo = 1, 0, held
 	p.rest, p.inFlight, p.speed, p.relief = 0, maxInFlight, speedWatch{}, reliefWatch{}
 	p.state = PaceState{Doing: PaceMeasures}
 }
 
-// lookAtFull measures the speed of the unlimited copy. The copy gets its previous limit back if it
-// affects the guest.
+// lookAtFull measures the speed of the unlimited copy. The copy gets its previous limit back if
+// the guest suffers.
 func (p *GuestPacer) lookAtFull(moved int64, s strain) {
 	before := p.speed.full
-	p.speed.learn(max(moved, int64(before))) // a look may have a flush
+	p.speed.learn(max(moved, int64(before))) // a flush may slow a look
 	if p.full > 1 {                          // omits the first, slow look
 		p.relief.full.add(s, moved)
 	}
@@ -308,7 +308,7 @@ func (p *GuestPacer) strain(now GuestLatency, ok bool) strain {
 	return s
 }
 
-// shrink: hold mu.
+// shrink slows the copy for a suffering guest. Hold mu.
 func (p *GuestPacer) shrink(s strain, moved int64) {
 	p.state = PaceState{Doing: PaceGivesWay, Requests: requestKinds[s.kind], Mean: s.mean, Tolerated: p.watches[s.kind].tolerated}
 	if p.relief.letGo {
@@ -349,7 +349,7 @@ func (p *GuestPacer) keepsShare(s strain, moved int64) {
 	}
 }
 
-// grow: hold mu.
+// grow speeds the copy up. Hold mu.
 func (p *GuestPacer) grow(s strain) {
 	switch {
 	case p.inFlight >= maxInFlight:
@@ -369,7 +369,7 @@ func (p *GuestPacer) faster() {
 	p.inFlight = min(maxInFlight, p.inFlight+max(p.inFlight/8, minPieceBytes/4))
 }
 
-// standStill starts a quiet time. Hold mu.
+// standStill pauses the copy for so many looks. Hold mu.
 func (p *GuestPacer) standStill(ticks int) {
 	p.sinceQuiet, p.atLeast, p.quietLeft = 0, 0, ticks
 	p.quietUntil = time.Now().Add(time.Duration(ticks) * paceTick)

@@ -10,8 +10,8 @@ import (
 // Phase is the activity of a copy.
 type Phase string
 
-// A copy has one of the first three phases, or an offload that the storage refuses and then a
-// copy.
+// A copy has one of the phases clone, offload and copy; copy also follows an offload that the
+// storage refuses.
 const (
 	PhaseClone Phase = "clone"
 	// PhaseOffload: the storage copies by itself.

@@ -31,8 +31,8 @@ func newReadback(p *pair) *readback {
 	return r
 }
 
-// add queues runs that are on stable storage. The final verification checks holes of dst without
-// reading them.
+// add queues runs that are on stable storage, except holes of dst: the final verification checks
+// these without reading.
 func (r *readback) add(runs []run) {
 	runs = slices.DeleteFunc(runs, r.isHole)
 	r.mu.Lock()

@@ -3,23 +3,23 @@
 package copy
 
 const (
-	// reliefLooks is how many looks (one second) at a copy with its share come before the pacer
-	// checks whether the limit is worth it, and letGoLooks at an unlimited copy.
+	// reliefLooks is the number of looks (one second) at a limited copy before the pacer checks
+	// whether the limit helps; letGoLooks is the number at an unlimited copy.
 	reliefLooks     = 10
 	letGoLooks      = 5
 	reliefSmoothing = 0.1
-	// The limit is removed if the guest would then lose less than letGoBelow times as much, by the
-	// few unlimited looks, which may be wrong. The limit returns if the guest loses less than
-	// holdBelow times as much with it. Removing it again needs a loss below holdBelow too, as
-	// hysteresis.
+	// The pacer removes the limit if the guest's loss without it is less than letGoBelow times as
+	// high; this estimate from few looks may be wrong. It sets the limit again if the loss with
+	// the limit is less than holdBelow times as high. Removing it again needs a loss below
+	// holdBelow too, as hysteresis.
 	letGoBelow, holdBelow = 2.0, 0.8
 )
 
 // reliefWatch checks whether a limit on the copy helps the guest. A limit shortens the extra
 // latency of each guest request, but lengthens the copy, during which all requests have it. The
 // guest's loss is the product of the two. On a shared disk a limit reduces the loss, since the
-// queue grows faster than the speed. It does not if the guest waits for the processors, or for its
-// own overlay.
+// queue grows faster than the speed. A limit does not help if the guest waits for the processors,
+// or for its own overlay.
 type reliefWatch struct {
 	held, full lossMean
 	// letGo: the limit was not worth it, and was removed.
@@ -44,7 +44,7 @@ func (m *lossMean) add(s strain, moved int64) {
 	m.bytes += weight * (float64(moved) - m.bytes)
 }
 
-// less reports whether the guest's loss is below times the loss with the other copy.
+// less reports whether the guest's loss is less than the product of times and the other loss.
 func (m *lossMean) less(times float64, other lossMean) bool {
 	return m.excess*other.bytes < times*other.excess*m.bytes
 }

@@ -115,7 +115,8 @@ func (s *saver) save() error {
 	return s.failure
 }
 
-// saveLocked flushes dst and records the runs from before the flush, without the lock.
+// saveLocked flushes dst and records the runs completed before the flush. It releases mu
+// meanwhile.
 func (s *saver) saveLocked() {
 	runs, bytes := s.pending, s.due
 	s.pending, s.due, s.saving = nil, 0, true

@@ -112,8 +112,8 @@ func cutAtSkipped(s span, skip func(chunk int) bool) span {
 
 func noSkip(int) bool { return false }
 
-// sweep lets the workers of inFlight visit the spans, in order, each with its own buffer. After
-// the first error it only waits for the visits in progress.
+// sweep lets the workers of inFlight visit the spans in order, each worker with its own buffer.
+// After the first error it only waits for the visits in progress.
 func sweep(ctx context.Context, inFlight *depth, bufferBytes int, all iter.Seq2[span, error],
 	visit func(ctx context.Context, s span, buf []byte) error,
 ) error {
@@ -155,8 +155,8 @@ func sweep(ctx context.Context, inFlight *depth, bufferBytes int, all iter.Seq2[
 	return g.Wait()
 }
 
-// readFull fills p from end. After an error it reads again in small steps: a transient error is
-// survived, a permanent one is located to the block.
+// readFull fills p from end. After an error it reads again in small steps, to survive a transient
+// error, and to locate a permanent one to 4 KiB.
 func readFull(end End, path string, p []byte, off int64) error {
 	if _, err := end.ReadAt(p, off); err == nil {
 		return nil

@@ -88,10 +88,10 @@ func (s *Spec) openDst(ctx context.Context, lock *os.File) (End, error) {
 	return s.openFor(ctx, s.Dst, true, func(opened *os.File) error { return sameOpenFile(lock, opened) })
 }
 
-// openFor opens an image. QEMU opens an image of its own formats; is checks that image's file.
-func (s *Spec) openFor(ctx context.Context, i Image, writable bool, is func(*os.File) error) (End, error) {
+// openFor opens an image. If QEMU serves the image, check checks the open file before that.
+func (s *Spec) openFor(ctx context.Context, i Image, writable bool, check func(*os.File) error) (End, error) {
 	if i.Format != qemuimg.FormatRaw || i.LUKS {
-		return openServed(ctx, s.image(i), s.KeepBase, qemuimg.ServeOptions{Writable: writable, Is: is, Passphrase: s.Passphrase})
+		return openServed(ctx, s.image(i), s.KeepBase, qemuimg.ServeOptions{Writable: writable, Is: check, Passphrase: s.Passphrase})
 	}
 	openEnd := s.OpenEnd
 	if openEnd == nil {

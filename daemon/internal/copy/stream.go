@@ -37,8 +37,8 @@ func newStream(spec *Spec, src, dst End, m *meter) *stream {
 	return s
 }
 
-// run copies the chunks that the cursor lacks, and meanwhile reads back stored chunks. However it
-// ends, the cursor then has every chunk on stable storage.
+// run copies the chunks that the cursor lacks, and meanwhile reads back stored chunks. If the copy
+// fails, it still flushes dst and records the copied chunks.
 func (s *stream) run(ctx context.Context) error {
 	if err := s.resume(ctx); err != nil {
 		return err
@@ -63,8 +63,8 @@ func (s *stream) run(ctx context.Context) error {
 	return s.dst.Flush()
 }
 
-// resume takes over the chunks of an earlier run. It reads the last recorded ones back: a lying
-// disk would have lost these.
+// resume takes over the chunks of an earlier run. It reads back the last recorded chunks, which a
+// disk that lies about flushes would have lost.
 func (s *stream) resume(ctx context.Context) error {
 	window, err := s.saver.resume(s.spec.Src.Path, s.spec.Dst.Path)
 	if err != nil {

@@ -58,7 +58,7 @@ const windowBytes = 128 << 20
 type units struct {
 	pair
 	spec  *UnitsSpec
-	times map[int64]int // of the units of Again, by offset
+	times map[int64]int // Differing.Times of Again, by offset
 	grain int64         // bytes per hash: a unit, or a chunk of it
 	meter *meter
 

@@ -29,7 +29,7 @@ func unitsIdentity(s *UnitsSpec) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// loadUnits reads the progress of a copy. The cursor of another copy is an error.
+// loadUnits reads the progress of a copy. It returns an error for the cursor of another copy.
 func loadUnits(s *UnitsSpec) (*unitsCursor, error) {
 	c := &unitsCursor{cursor: s.Cursor}
 	if s.Cursor == nil {

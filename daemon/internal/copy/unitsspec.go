@@ -25,7 +25,7 @@ type Differing struct {
 	Times int `json:"times"`
 }
 
-// maxDiffering is how many consecutive copies may find a unit different before other writers cannot
+// maxDiffering is how many consecutive copies find a unit different until other writers cannot
 // explain it.
 const maxDiffering = 3
 
@@ -53,8 +53,8 @@ type UnitsResult struct {
 	Differing []Differing
 }
 
-// check refuses ranges that cannot be copied unit by unit: two hosts must never read, modify and
-// write one block of dst.
+// check refuses images and ranges that cannot be copied unit by unit: two hosts must never read,
+// modify and write one block of dst.
 func (s *UnitsSpec) check(sizeBytes int64) error {
 	switch {
 	case s.Src.Format != qemuimg.FormatRaw, s.Dst.Format != qemuimg.FormatRaw:

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The ways to make a range read as zeros. Each frees less space than the one before; the last
-// always works. An end never returns to an unsupported way.
+// The ways to make a range read as zeros. Each frees less space than the way before it; the last
+// always works. After an unsupported way an end only uses later ones.
 const (
 	// zeroPunch deallocates. On a block device the kernel does it only if the device promises that
 	// unmapped blocks read as zeros.
