@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
-// ReadBacking returns the backing file of a qcow2 image and its format from the header; both empty
-// if there is none or the image is not qcow2. It also reads images that open refuses, since a
-// guest may use them, and follows links, as QEMU does.
+// ReadBacking returns the backing file of a qcow2 image and its format from the header. Both are
+// empty if there is no backing file, or the image is not qcow2. It also reads images that open
+// refuses, since a guest may use them, and follows links, as QEMU does.
 func ReadBacking(path string) (file, format string, err error) {
 	f, err := openfile.Anywhere().Open(path, os.O_RDONLY)
 	if no := (*openfile.Error)(nil); errors.As(err, &no) {
@@ -36,7 +36,7 @@ func ReadBacking(path string) (file, format string, err error) {
 		return "", "", nil
 	}
 	if length > qcow2MaxBacking || clusterBits < qcow2MinCluster || clusterBits > qcow2MaxCluster || offset > 1<<clusterBits {
-		return "", "", nil // QEMU does not open it
+		return "", "", nil // QEMU does not open such an image
 	}
 	first := make([]byte, offset+uint64(length))
 	if _, err := f.ReadAt(first, 0); err != nil && !errors.Is(err, io.EOF) {

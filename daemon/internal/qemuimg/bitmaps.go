@@ -57,10 +57,10 @@ func (h *Header) bitmapNames(r io.ReaderAt) (names []string, err error) {
 
 // Properties are the properties of a qcow2 image that a guest does not see.
 type Properties struct {
-	// Bitmaps are the names of its dirty bitmaps in the header. While QEMU has the image open for
-	// writing, it may have others, or fewer.
+	// Bitmaps are the names of the image's dirty bitmaps in the header. While QEMU has the image
+	// open for writing, the image may have more or fewer.
 	Bitmaps []string
-	// Layout lists its qemu-img options that images of Volferry do not have.
+	// Layout lists the image's qemu-img options that images of Volferry do not have.
 	Layout []string
 }
 
@@ -97,7 +97,7 @@ func (h *Header) unusual() (options []string) {
 	return options
 }
 
-// The layout of images that Volferry makes, as far as a header shows it.
+// The values of these header fields in images that Volferry makes.
 const (
 	defaultClusterBytes = 64 << 10
 	defaultRefcountBits = 16

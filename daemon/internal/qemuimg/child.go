@@ -20,7 +20,7 @@ const maxOutputBytes = 16 << 10
 type childOptions struct {
 	progress func(fraction float64) // optional; the arguments have -p
 	files    []*os.File             // optional; the arguments name them by childFile
-	written  []int                  // the indexes of files that are open for reading and are written to
+	written  []int                  // indexes of files, open for reading, that the child writes
 	// passphrase, if not nil, is the key keyID in the arguments, which the child gets only through
 	// an open file.
 	passphrase []byte
@@ -38,7 +38,8 @@ func inOurWords(text string, files []*os.File) string {
 }
 
 // run runs qemu-img to its end and returns its stdout. The child is killed when ctx ends, and by
-// the kernel when this process dies. The error is ctx's if ctx ended it, else a *CommandError.
+// the kernel when this process dies. The error is the cause of ctx if ctx has ended, else a
+// *CommandError.
 func run(ctx context.Context, args []string, opts childOptions) (string, error) {
 	if opts.passphrase != nil {
 		key, err := storagedaemon.SecretFile(opts.passphrase)

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create makes a new image file that reads as zeros, or as the image below it, on stable storage
-// when Create returns nil. It returns fs.ErrExist if there is anything at the path. A crash leaves
-// nothing or the complete image.
+// Create makes a new image file that reads as zeros, or as its backing image. The file is on
+// stable storage when Create returns nil. It returns fs.ErrExist if the path exists. A crash
+// leaves nothing or the complete image.
 func Create(ctx context.Context, image Image, sizeBytes int64, about NewFile) error {
 	if err := image.validate(); err != nil {
 		return err

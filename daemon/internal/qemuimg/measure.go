@@ -15,13 +15,13 @@ func FullBytes(ctx context.Context, sizeBytes int64) (int64, error) {
 	return fullBytes(ctx, createOptions, sizeBytes)
 }
 
-// Room compares a qcow2 image with its block device.
+// Room has the greatest size of a qcow2 image and its device's size.
 type Room struct {
 	// FullBytes is the size of the fully written image, without gaps and bitmaps.
 	FullBytes, DeviceBytes int64
 }
 
-// RoomOf reads the layout of a qcow2 image on a block device, and returns how large it may become.
+// RoomOf returns the Room of a qcow2 image on a block device, computed from the image's layout.
 func RoomOf(ctx context.Context, i Image) (Room, error) {
 	o, err := openAny(i, os.O_RDONLY)
 	if err != nil {

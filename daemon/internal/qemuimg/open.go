@@ -128,8 +128,8 @@ func (o *opened) header() (*Header, error) {
 
 const cacheNone = "none"
 
-// cacheMode returns none if the filesystem supports O_DIRECT, else writeback; the caller's fsync
-// makes the data durable.
+// cacheMode returns QEMU's cache mode: none if the filesystem supports O_DIRECT, else writeback;
+// the caller's fsync makes the data durable.
 func (o *opened) cacheMode() string {
 	f, err := openfile.Again(o.file, os.O_RDONLY|unix.O_DIRECT)
 	if err != nil {
@@ -146,7 +146,7 @@ func commonCache(a, b *opened) string {
 	return "writeback"
 }
 
-// describe describes the image and those below it as driver options, below the given prefix ("" or
+// describe returns driver options of the image and those below it, below the given prefix ("" or
 // "backing."), for a child that gets the files from index number on. QEMU then opens these images
 // and none that a header names.
 func (o *opened) describe(prefix string, number int) string {

@@ -54,14 +54,14 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 	return nil
 }
 
-// overlayAt returns an overlay over backing in one of Volferry's directories. Other hosts may
-// write there, so the rules of all images apply when it is opened.
+// overlayAt returns an overlay over backing, in one of Volferry's directories. Other hosts may
+// write there, so the overlay may be only where images may be (Files).
 func overlayAt(path string, backing Image) Image {
 	return Image{Path: path, Format: FormatQCOW2, LUKS: backing.LUKS, Files: backing.Files}
 }
 
-// validateBacking refuses a backing image that no header may name. An image at an address must be
-// raw.
+// validateBacking refuses an image that may not be in an overlay's header. An image at an address
+// must be raw.
 func validateBacking(backing Image) error {
 	kind := medium.Of(backing.Path)
 	switch {
@@ -94,8 +94,8 @@ func CheckOverlay(path string, backing Image, sizeBytes int64) (empty bool, err 
 	return empty, nil
 }
 
-// Empty reports whether a qcow2 image has no cluster, so that it reads as zeros, or as its backing
-// image.
+// Empty reports whether a qcow2 image has no allocated cluster, so that it reads as zeros, or as
+// its backing image.
 func Empty(i Image) (bool, error) {
 	o, err := openAny(i, os.O_RDONLY)
 	if err != nil {

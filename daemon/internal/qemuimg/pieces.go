@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
-// Overlay is an overlay that this process reads. qemu-img follows a name in the header that is no
-// file, and that may be another image than the target of the fold.
+// Overlay is an overlay that this process reads itself. qemu-img would open the backing file in
+// the header, which may be no file, or another image than the target of the fold.
 type Overlay struct {
 	o  *opened
 	h  *Header
@@ -25,20 +25,20 @@ type Overlay struct {
 // Piece is a part of an overlay that hides the image below.
 type Piece struct {
 	Offset, Bytes int64
-	// Zero: it reads as zeros, and takes no space.
+	// Zero: the piece reads as zeros, and takes no space.
 	Zero bool
 
 	at int64 // in the file
 }
 
-// OpenOverlay opens the overlay of this size at path. It first calls hold, which takes the locks
-// that exclude other programs.
+// OpenOverlay opens the overlay of this size at path. Before it reads, it calls hold, which takes
+// the locks that exclude other programs.
 func OpenOverlay(path string, files openfile.Files, sizeBytes int64, hold func(*os.File) error) (*Overlay, error) {
 	overlay := overlayAt(path, Image{Files: files})
 	if err := overlay.validate(); err != nil {
 		return nil, err
 	}
-	o, err := openAny(overlay, os.O_RDWR|unix.O_NOFOLLOW) // to be locked
+	o, err := openAny(overlay, os.O_RDWR|unix.O_NOFOLLOW) // for writing: hold locks it
 	if err != nil {
 		return nil, err
 	}

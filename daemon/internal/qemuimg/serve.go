@@ -88,7 +88,7 @@ func serveError(img Image, files []*os.File, err error) error {
 	return fmt.Errorf("open %s: %w", img.Path, err)
 }
 
-// node returns the image and those below it as the options of a QEMU block node. No header adds
+// node returns the options of QEMU's block node for the image and those below it. No header adds
 // another image: the end of the chain is explicit too.
 func (o *opened) node(number int) map[string]any {
 	file := map[string]any{"driver": o.protocol, "filename": childFile(number), "discard": "unmap"}

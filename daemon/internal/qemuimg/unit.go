@@ -38,7 +38,7 @@ func starter() child.Starter {
 	return child.Start
 }
 
-// RunFor is the unit: it runs one QEMU program for the daemon at the other end of a connection.
+// RunFor runs in the unit: it runs one QEMU program for the daemon at the other end of conn.
 func RunFor(ctx context.Context, conn *net.UnixConn) error {
 	return sandbox.RunProgram(ctx, conn, []string{Program, storagedaemon.Program}, confine)
 }
