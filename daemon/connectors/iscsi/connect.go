@@ -66,13 +66,13 @@ func (i iscsi) reach(ctx context.Context, p place, sessions []session) error {
 }
 
 const (
-	// sessionExists is iscsiadm's exit status while iscsid makes that session, for an interrupted
+	// sessionExists is iscsiadm's exit status if iscsid is making the session for an interrupted
 	// caller.
 	sessionExists = 15
 	// noRecord is the exit status of iscsiadm if a portal has no record.
 	noRecord = 21
-	// loginWithin bounds the wait for that session: a portal that does not answer must not keep the
-	// volume from its other paths.
+	// loginWithin bounds the wait for such a session: a portal that does not answer must not keep
+	// the volume from its other paths.
 	loginWithin = 25 * time.Second
 )
 
@@ -115,7 +115,7 @@ func (i iscsi) newRecord(ctx context.Context, p place, portal target.Address) er
 	return err
 }
 
-// wait has the requests, each made once, during the wait for a volume, and the last observation.
+// wait has the last observation during a wait for a volume, and the requests, each made once.
 type wait struct {
 	sessions []session
 	found    *device
@@ -149,8 +149,8 @@ func (i iscsi) shows(ctx context.Context, p place, u unit) (*device, error) {
 	return i.verdict(p, u, w, there)
 }
 
-// look reports whether a volume is complete: with its name, and a map with all paths. It rescans
-// each session once for new units and each disk once for changes.
+// look reports whether a volume is complete, with its name and a map with all paths. It rescans
+// each session once for new units, and each disk once for changes.
 func (i iscsi) look(ctx context.Context, p place, u unit, w *wait) (whole bool, err error) {
 	if w.sessions, err = readSessions(i.Devices, p); err != nil {
 		return false, err
@@ -176,8 +176,8 @@ func (i iscsi) look(ctx context.Context, p place, u unit, w *wait) (whole bool, 
 	return whole && err == nil && w.found != nil && i.IsNamed(u.name, w.found.name), err
 }
 
-// scan rescans the sessions that do not show a unit. A unit that none shows after that does not
-// exist.
+// scan rescans the sessions that do not show a unit. If no session shows the unit then, it does
+// not exist.
 func (i iscsi) scan(ctx context.Context, p place, u unit, w *wait) error {
 	scanned := false
 	for _, s := range w.sessions {
@@ -202,9 +202,9 @@ func (i iscsi) scan(ctx context.Context, p place, u unit, w *wait) error {
 	return nil
 }
 
-// mapped reports whether a map is on all working paths of a unit. It gives multipathd the paths
+// mapped reports whether all working paths of a unit are in a map. It gives multipathd the paths
 // without a map once udev knows them: multipathd asks udev about paths, and may ignore a unit that
-// is new to it.
+// is new to udev.
 func (i iscsi) mapped(ctx context.Context, u unit, w *wait) (bool, error) {
 	whole := true
 	for _, d := range paths(w.sessions, u) {

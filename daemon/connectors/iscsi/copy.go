@@ -37,14 +37,15 @@ var (
 	saysBusy = []int{26, 27}
 )
 
-// errUnclear: the session was lost, or the kernel gave the command up. The connector then does not
-// answer.
+// errUnclear: the session was lost, or the kernel gave up on the command. The connector then does
+// not answer.
 var errUnclear = errors.New("the target has not answered")
 
 const copyTries = 3
 
-// copy has the target copy between two of its units. Nothing continues after its end: the command
-// ends with the target's work and holds the lock until then, even if this process dies.
+// copy makes the target copy between two of its units. No copying continues after copy returns:
+// the command ends with the target's work, and holds the lock until then, even if this process
+// dies.
 func (i iscsi) copy(ctx context.Context, p place, in connector.Request) (connector.Answer, error) {
 	src, srcIs := unitOf(in.Source.Volume)
 	dst, dstIs := unitOf(in.Volume)
@@ -123,8 +124,8 @@ func (i iscsi) copyPaths(p place, sessions []session, src, dst unit) (from, to s
 	return "", "", connector.Errorf(connector.CodeUnavailable, "no session with target %s has a path to both units that works", p.iqn)
 }
 
-// copyArgs returns the command for a range, which itself limits each SCSI command to the target's
-// maximum.
+// copyArgs returns the command for a range. The command itself limits each SCSI command to the
+// target's maximum.
 func (i iscsi) copyArgs(from, to string, in connector.Request) ([]string, error) {
 	block, err := i.blockBytes(from)
 	if err != nil {
@@ -158,7 +159,7 @@ func (i iscsi) blockBytes(disk string) (int64, error) {
 	return n, nil
 }
 
-// awaitCopy waits until no copy to a volume runs; before that it may not be connected.
+// awaitCopy waits until no copy to a volume runs. Until then the volume may not be connected.
 func (i iscsi) awaitCopy(volume string) error {
 	u, is := unitOf(volume)
 	if !is {

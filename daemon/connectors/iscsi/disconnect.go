@@ -45,8 +45,8 @@ func (i iscsi) end(ctx context.Context, p place, marks *target.Marks, u unit) er
 	return marks.Remove(u.name)
 }
 
-// unplug removes the devices of a volume; with the last volume, all devices of the sessions and
-// then the sessions. It does nothing while one is in use.
+// unplug removes the devices of a volume; for the last volume, all devices of the sessions and
+// then the sessions. It removes nothing while one of the devices is in use.
 func (i iscsi) unplug(ctx context.Context, p place, u unit, last bool) error {
 	sessions, err := readSessions(i.Devices, p)
 	if err != nil {
@@ -112,9 +112,9 @@ func (i iscsi) stack(devices []string) (all []string, err error) {
 	return all, nil
 }
 
-// removeMaps removes the multipath maps among devices, with their partitions. A map that also has
-// paths to another target of the same storage is kept without our paths. It returns the UUIDs of
-// kept maps.
+// removeMaps removes the multipath maps among devices, with their partitions. If a map also has
+// paths to another target of the same storage, it only loses our paths. It returns the UUIDs of
+// such maps.
 func (i iscsi) removeMaps(ctx context.Context, devices []string) (kept []string, err error) {
 	for _, d := range devices {
 		uuid, err := i.Attribute(d, "dm/uuid")
@@ -191,7 +191,7 @@ func (i iscsi) removeDisks(disks []string) error {
 	return nil
 }
 
-// logout: the caller checks whether the sessions have ended.
+// logout ends the sessions. The caller checks whether they have ended.
 func (i iscsi) logout(ctx context.Context, sessions []session) {
 	for _, s := range sessions {
 		if _, err := i.run(ctx, "iscsiadm", "--mode", "session", "--sid", s.id, "--logout"); err != nil {
@@ -200,7 +200,8 @@ func (i iscsi) logout(ctx context.Context, sessions []session) {
 	}
 }
 
-// gone waits until neither the kernel nor udev has the removed devices. A kept map's name stays.
+// gone waits until neither the kernel nor udev has the removed devices. A kept map's name may
+// stay.
 func (i iscsi) gone(ctx context.Context, p place, u unit, last, kept bool) error {
 	gone, err := target.Until(ctx, i.Within, func() (bool, error) {
 		sessions, err := readSessions(i.Devices, p)

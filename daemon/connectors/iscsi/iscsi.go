@@ -27,7 +27,7 @@ type iscsi struct {
 	state      string
 }
 
-// multipathd has each path open, to check it.
+// multipathd is the daemon that has each path open, to check it.
 const multipathd = "multipathd"
 
 func writeAttribute(path, text string) error { return os.WriteFile(path, []byte(text), 0) }
@@ -46,7 +46,7 @@ func flush(path string) error {
 
 func note(err error) { _, _ = os.Stderr.WriteString("iscsi: " + err.Error() + "\n") }
 
-// inspect reads, and runs no command.
+// inspect describes a volume or the target. It runs no command.
 func (i iscsi) inspect(p place, in connector.Request) (connector.Answer, error) {
 	if in.Volume == "" {
 		if err := i.canConnect(p); err != nil {

@@ -83,8 +83,8 @@ func (s *session) read(devices target.Devices, dir string) error {
 	return nil
 }
 
-// wwidOf returns the identity that the unit in this directory reports. A unit without one in page
-// 0x83 is not ours; the kernel then returns these errors.
+// wwidOf returns the identity that the unit in this directory reports, "" for a unit without one
+// in page 0x83, which is not ours. For such a unit the kernel returns these errors.
 func wwidOf(dir string) (string, error) {
 	wwid, err := target.Attribute(dir, "wwid")
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EINVAL) {

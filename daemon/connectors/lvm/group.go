@@ -16,7 +16,8 @@ type group struct {
 	devices    []string
 }
 
-// groups reads the labels of all devices. Guests may have written some of them.
+// groups lists the volume groups in the labels of all devices. Guests may have written some
+// labels.
 func (l lvm) groups(ctx context.Context) (all []group, err error) {
 	text, err := l.run(ctx, "pvs", "--reportformat", "json", "--options", "pv_name,vg_name,vg_uuid")
 	if err != nil {

@@ -91,8 +91,8 @@ func checkOwners(path string) error {
 	}
 }
 
-// BrokenError reports that a program has not answered by the protocol: its request may have been
-// done or not.
+// BrokenError reports that a program has not answered according to the protocol. The request may
+// have been done or not.
 type BrokenError struct {
 	Verb string
 	Err  error
@@ -165,9 +165,9 @@ func run(ctx context.Context, path string, in Request, timeout, grace time.Durat
 	return out, err
 }
 
-// runGroup runs a program, and kills the rest of its process group. It occupies the thread that
-// starts the program until then: the kernel sends the death signal when that thread ends, not the
-// process.
+// runGroup runs a program, and then kills the rest of its process group. Until the program ends,
+// it occupies the thread that starts the program, since the kernel sends the death signal when
+// that thread ends.
 func runGroup(cmd *exec.Cmd) (err error) {
 	osthread.Own(func() (reusable bool) {
 		if err = cmd.Start(); err != nil {

@@ -42,7 +42,7 @@ var Verbs = []string{VerbInspect, VerbCreate, VerbConnect, VerbExtend, VerbCopy,
 type Request struct {
 	Protocol int    `json:"protocol"`
 	Verb     string `json:"verb"`
-	// OpID is the operation of the request, and of its repetitions; empty for inspect.
+	// OpID is the operation that makes the request, and repeats it; empty for inspect.
 	OpID string `json:"op_id,omitempty"`
 	Pool string `json:"pool"`
 	// Options are the pool's options from the daemon's configuration.
@@ -50,10 +50,10 @@ type Request struct {
 	// Volume is empty for an inspection of the pool.
 	Volume    string `json:"volume,omitempty"`
 	SizeBytes int64  `json:"size_bytes,omitempty"`
-	// Identity is the device that extend, copy, disconnect and delete must change. They refuse
-	// another device with the same name (CodeChanged).
+	// Identity identifies the device that extend, copy, disconnect and delete must change. They
+	// refuse another device with the same name (CodeChanged).
 	Identity string `json:"identity,omitempty"`
-	// Source is the volume that copy reads, in this range.
+	// Source is the volume and the range that copy reads.
 	Source      *Source `json:"source,omitempty"`
 	OffsetBytes int64   `json:"offset_bytes,omitempty"`
 	LengthBytes int64   `json:"length_bytes,omitempty"`
@@ -83,10 +83,10 @@ type Pool struct {
 	Directory     string `json:"directory"`
 	CapacityBytes int64  `json:"capacity_bytes"`
 	FreeBytes     int64  `json:"free_bytes"`
-	// GranularityBytes: the size of each volume is a multiple of it.
+	// GranularityBytes: every volume's size is a multiple of it.
 	GranularityBytes int64    `json:"granularity_bytes"`
 	Verbs            []string `json:"verbs"`
-	// Warning is a problem for the operator, though the pool can be used.
+	// Warning is a problem for the operator; the pool can be used nevertheless.
 	Warning string `json:"warning,omitempty"`
 }
 
@@ -101,7 +101,7 @@ type Volume struct {
 	SizeBytes int64  `json:"size_bytes"`
 	// Identity is the kernel's identity of the device: the UUID of a map, a WWID, a serial.
 	Identity string `json:"identity"`
-	// OpID is the op of the create that made it.
+	// OpID is the op of the create that made the volume.
 	OpID string `json:"op_id,omitempty"`
 }
 
@@ -122,11 +122,11 @@ const (
 	CodeChanged = "changed"
 	// CodeInUse: a program has the volume open.
 	CodeInUse = "in_use"
-	// CodeBusy: another program works on it; a later try may succeed.
+	// CodeBusy: another program works on the volume or pool; a later try may succeed.
 	CodeBusy = "busy"
-	// CodeNoSpace: the pool has no space for it.
+	// CodeNoSpace: the pool has no space for the volume.
 	CodeNoSpace = "no_space"
-	// CodeUnsupported: this pool cannot do it.
+	// CodeUnsupported: this pool cannot do the request.
 	CodeUnsupported = "unsupported"
 	// CodeUnavailable: the storage is not reachable, so its volumes are unknown.
 	CodeUnavailable = "unavailable"

@@ -16,7 +16,7 @@ import (
 // connector's options under all other keys.
 type PoolConfig map[string]string
 
-// The keys that are no options. The pool may copy if copyKey is copyOn.
+// The keys that are no options. The pool offers the verb copy if copyKey is copyOn.
 const (
 	nameKey = "connector"
 	copyKey = "copy"
@@ -71,7 +71,8 @@ type Runner struct {
 	Config func() (dir string, pools map[string]PoolConfig, err error)
 
 	mu sync.Mutex
-	// newest is the newest unfinished changing verb of a volume: closed when it has ended.
+	// newest has, for each volume, a channel that is closed when its newest unfinished changing
+	// verb has ended.
 	newest map[string]chan struct{}
 }
 
@@ -103,7 +104,7 @@ func (r *Runner) Run(ctx context.Context, pool string, in Request) (Answer, erro
 	return c.answer(out), err
 }
 
-// RunText is Run with request and answer as text. Its error does not come from a connector.
+// RunText is Run with request and answer as text. An error of the connector is in the answer.
 func (r *Runner) RunText(ctx context.Context, pool string, text []byte) ([]byte, error) {
 	var in Request
 	if err := json.Unmarshal(text, &in); err != nil {

@@ -11,11 +11,11 @@ import (
 	"slices"
 )
 
-// Handler executes one verb. Its errors are *Error; any other is CodeFailed.
+// Handler executes one verb. Its errors are *Error; any other error becomes CodeFailed.
 type Handler func(ctx context.Context, in Request) (Answer, error)
 
-// Serve is a connector: it reads a request, calls handle, and writes the answer. Its error only
-// concerns stdin and stdout.
+// Serve runs a connector: it reads a request, calls handle, and writes the answer. It returns only
+// errors of stdin and stdout.
 func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, handle Handler) error {
 	out := answer(ctx, stdin, handle)
 	out.Protocol = Protocol

@@ -18,8 +18,8 @@ const maxStderrBytes = 1 << 10
 // beginning of its stderr.
 func Run(ctx context.Context, args ...string) ([]byte, error) { return RunHolding(ctx, nil, args...) }
 
-// RunHolding is Run, but the program inherits a file, nil for none: a lock of the file is then
-// held until the program ends, even after its parent.
+// RunHolding is Run for a program that inherits the file held, nil for none: the program keeps a
+// lock of the file until it ends, even if this process ends before.
 func RunHolding(ctx context.Context, held *os.File, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

@@ -111,8 +111,8 @@ func (d Devices) HasName(name string) bool {
 	return err == nil
 }
 
-// NotUsed refuses devices with a user other than a device of the list. It waits for udev, which
-// opens devices after others have closed them.
+// NotUsed refuses devices that a process, the kernel or a device outside of the list uses. It
+// waits for udev, which opens devices after others have closed them.
 func (d Devices) NotUsed(ctx context.Context, devices ...string) error {
 	var used error
 	begin := time.Now()
@@ -160,7 +160,7 @@ func (d Devices) use(devices []string) error {
 	return nil
 }
 
-// isClaimed reports whether the kernel itself uses a device, for example as a filesystem.
+// isClaimed reports whether the kernel itself uses a device, for example for a mount.
 func isClaimed(path string) bool {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_EXCL|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {

@@ -28,7 +28,8 @@ const (
 	foreignName = "foreign"
 )
 
-// Marks are the volumes of a session. Their holder has the session for itself.
+// Marks are the recorded volumes of a session. A process with the marks has the session for
+// itself.
 type Marks struct {
 	dir  string
 	lock *os.File
@@ -44,8 +45,8 @@ func Take(stateDir, kind, session string) (*Marks, error) {
 	return m, err
 }
 
-// TakeCopy waits until no other copy to a volume runs, and blocks others until the file is closed,
-// also in processes that inherited it. Each volume has its own name.
+// TakeCopy waits until no other copy to a volume runs, and then blocks other copies until the file
+// is closed, also in processes that inherited it. Each volume has its own name.
 func TakeCopy(stateDir, kind, name string) (*os.File, error) {
 	return lock(filepath.Join(stateDir, kind), "copy-"+name)
 }
@@ -73,8 +74,8 @@ func lock(dir, name string) (*os.File, error) {
 // Release ends the exclusive use of the session.
 func (m *Marks) Release() { _ = m.lock.Close() }
 
-// Add marks a volume before a session is made for it. A session without a marked volume belongs to
-// another program, and is never ended.
+// Add marks a volume before a session is made for it. A session that existed before its first mark
+// belongs to another program, and is never ended.
 func (m *Marks) Add(volume string, sessionIsThere bool) error {
 	have, err := m.volumes()
 	if err != nil {
@@ -89,8 +90,8 @@ func (m *Marks) Add(volume string, sessionIsThere bool) error {
 	return os.WriteFile(filepath.Join(m.dir, markPrefix+volume), nil, 0o600)
 }
 
-// Holds reports whether the session is ours and serves this volume, and whether it serves no
-// other: then it must end before the mark is removed.
+// Holds reports whether the session is ours and serves this volume (holds), and whether it serves
+// no other volume (last): then it must end before the mark is removed.
 func (m *Marks) Holds(volume string) (holds, last bool, err error) {
 	have, err := m.volumes()
 	if err != nil {

@@ -3,7 +3,7 @@
 // Package conformance is the test kit for connectors. It sends a connector every request of the
 // protocol, each verb more than once, and reports the violations. It makes, writes to and deletes
 // its own volumes, with unique names. It connects the named volumes of a target, and writes to
-// them only if it may.
+// them only if Subject.Overwrite permits that.
 package conformance
 
 import (

@@ -114,7 +114,7 @@ func (k *kit) staysFilled(name string, size int64, seed byte) error {
 	if _, err := k.ask(connector.Request{Verb: connector.VerbInspect, Volume: name}); err != nil {
 		return err
 	}
-	select { // the best possible check: a write may come even later
+	select { // no certain check: a write may come even later
 	case <-time.After(k.Late):
 	case <-k.ctx.Done():
 	}

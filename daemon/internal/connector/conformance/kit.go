@@ -24,7 +24,7 @@ type Device interface {
 
 // Subject is the tested connector.
 type Subject struct {
-	// Run sends a request unchanged, except that it adds the options and the pool.
+	// Run sends a request to the connector. It adds only the options and the pool.
 	Run func(ctx context.Context, in connector.Request) (connector.Answer, error)
 	// Look and Open query the kernel: pools.Look and OpenDevice.
 	Look func(path string) (pools.Device, error)
@@ -35,11 +35,11 @@ type Subject struct {
 	Volumes []string
 	// Overwrite permits the checks of copy between Volumes.
 	Overwrite bool
-	// Late is how long a volume is watched for late writes of an ended copy.
+	// Late is how long the checks watch a volume for late writes after a copy has ended.
 	Late time.Duration
-	// SizeBytes is the size of the new volumes, or 0; it is rounded up.
+	// SizeBytes is the size of the new volumes, 0 for a default; it is rounded up.
 	SizeBytes int64
-	// Interrupted are the times after which a running verb is ended.
+	// Interrupted has durations: a verb is interrupted after each of these times.
 	Interrupted []time.Duration
 	// Report is called for each check.
 	Report func(Finding)
@@ -57,7 +57,7 @@ type kit struct {
 	ctx   context.Context
 	pool  connector.Pool
 	names string
-	// made has the identities of the volumes that may exist, or be connected.
+	// made has the identities of the volumes that may exist, or be connected, by name.
 	made map[string]string
 	bad  int
 }

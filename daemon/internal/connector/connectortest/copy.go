@@ -10,7 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// lateOf is a file with the data of a late write to a volume; copiedOf exists after a copy to it.
+// lateOf returns the file with the data of a late write to a volume. The file copiedOf exists
+// after a copy to the volume.
 func (f Fake) lateOf(name string) string   { return filepath.Join(f.Dir, name+".late") }
 func (f Fake) copiedOf(name string) string { return filepath.Join(f.Dir, name+".copied") }
 

@@ -11,7 +11,7 @@ import (
 const (
 	// Directory is the claimed directory of the fake's devices.
 	Directory = "/dev/fake"
-	// GranularityBytes is its granularity.
+	// GranularityBytes is the granularity of the fake's pool.
 	GranularityBytes = 4 << 20
 	capacityBytes    = 1 << 30
 )

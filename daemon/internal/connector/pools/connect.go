@@ -16,8 +16,8 @@ import (
 )
 
 // connecting returns the pools that connect volumes at paths like this one, and their
-// descriptions. Several may share a directory, such as udev's. A pool with an unavailable
-// description is omitted.
+// descriptions. Several pools may share a directory, such as udev's. It omits pools without a
+// description at present.
 func (h *Host) connecting(ctx context.Context, path string) (names []string, known map[string]connector.Pool) {
 	dir, name := filepath.Dir(path), filepath.Base(path)
 	if !strings.HasPrefix(path, "/dev/") || filepath.Clean(path) != path || connector.CheckVolumeName(name) != nil {
@@ -39,8 +39,8 @@ func (h *Host) Connectable(ctx context.Context, path string) (bool, error) {
 	return len(names) > 0, ctx.Err()
 }
 
-// ConnectDevice implements hv.Hypervisor. The first of several pools with the volume connects it.
-// The connector's answer is then checked.
+// ConnectDevice implements hv.Hypervisor. The first pool that has the volume connects it. The
+// connector's answer is then checked.
 func (h *Host) ConnectDevice(ctx context.Context, path string) error {
 	names, known := h.connecting(ctx, path)
 	name := filepath.Base(path)

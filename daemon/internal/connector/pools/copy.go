@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// FindDeviceCopy implements hv.Hypervisor: the pool is the first one with both volumes.
+// FindDeviceCopy implements hv.Hypervisor, with the first pool that has both volumes.
 func (h *Host) FindDeviceCopy(ctx context.Context, src, dst string) (*hv.DeviceCopy, error) {
 	none := fmt.Errorf("%w: no pool of a connector has both %s and %s", hv.ErrNotFound, src, dst)
 	dir := filepath.Dir(src)

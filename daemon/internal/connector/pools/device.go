@@ -53,9 +53,9 @@ func Look(path string) (Device, error) {
 	return Device{SizeBytes: size, Identity: location.IdentityIn(fingerprint)}, nil
 }
 
-// Check compares a connector's answer about a volume with the kernel. It must concern the
-// requested volume, at its place in the pool. The device must have this size and identity; without
-// a device Check returns ErrNoDevice.
+// Check compares a connector's answer about a volume with the kernel. The answer must be about the
+// requested volume, at its place in the pool, and have the device's size and identity. Without a
+// device Check returns ErrNoDevice.
 func Check(look func(path string) (Device, error), directory, name string, said connector.Volume) (Device, error) {
 	switch {
 	case said.Name != name:

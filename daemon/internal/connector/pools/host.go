@@ -184,7 +184,7 @@ func (h *Host) known(ctx context.Context, pool string) (connector.Pool, error) {
 	return p, h.refusal(pool, "look at the pool", err)
 }
 
-// refusal converts an error of a connector to the type that callers of a hypervisor branch on.
+// refusal converts an error of a connector to an error that callers of a hypervisor distinguish.
 func (h *Host) refusal(pool, what string, err error) error {
 	if err == nil {
 		return nil
@@ -265,7 +265,7 @@ func (h *Host) CreateVolume(ctx context.Context, pool, name, format string, size
 }
 
 // volume checks the device against the connector's answer, and converts the answer. An inactive
-// volume has no device: unless must is set, the connector's answer is then taken.
+// volume has no device; then must decides whether that is an error.
 func (h *Host) volume(pool string, p connector.Pool, name string, said connector.Volume, must bool) (*hv.PoolVolume, error) {
 	_, err := Check(h.Look, p.Directory, name, said)
 	if err != nil && (must || !errors.Is(err, ErrNoDevice)) {
@@ -289,7 +289,7 @@ type found struct {
 	in       connector.Pool
 }
 
-// find looks up a volume. A volume is only absent if its pool is available.
+// find looks up a volume. It returns ErrNotFound only if the pool is available.
 func (h *Host) find(ctx context.Context, pool, name string) (found, error) {
 	if connector.CheckVolumeName(name) != nil {
 		return found{}, fmt.Errorf("%w: pool %s has no volume of that name", hv.ErrNotFound, pool)
@@ -316,7 +316,7 @@ func (h *Host) findIn(ctx context.Context, pool string, p connector.Pool, name s
 	return found{v, out.Volume.Identity, p}, err
 }
 
-// noAbsence keeps an absent pool from being taken for an absent volume.
+// noAbsence prevents an absent pool from counting as an absent volume.
 func noAbsence(err error) error {
 	if errors.Is(err, hv.ErrNotFound) {
 		return api.Errorf(api.CodeHypervisorUnavailable, "%v", err)
