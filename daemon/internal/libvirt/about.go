@@ -81,8 +81,8 @@ func modelsInCapabilities(caps string) ([]string, error) {
 
 var daemonNames = []string{"libvirtd", "virtqemud"}
 
-// daemonProcess finds the process that serves the socket. With socket activation the kernel names
-// systemd, so it also reads libvirt's PID files.
+// daemonProcess returns the process that serves the socket, nil if unknown. With socket activation
+// the kernel names systemd, so it also reads libvirt's PID files.
 func (h *host) daemonProcess(ctx context.Context) *hv.DaemonProcess {
 	pids := []int{}
 	for _, path := range h.connection.sockets {
@@ -195,5 +195,5 @@ func (h *host) HookRefuses(ctx context.Context, id string) (bool, error) {
 	case errors.Is(err, hv.ErrUnavailable):
 		return false, fmt.Errorf("try whether the hook is asked: %w", err)
 	}
-	return false, nil //nolint:nilerr // it failed later, as it had to
+	return false, nil //nolint:nilerr // the start failed after the hook, as intended
 }

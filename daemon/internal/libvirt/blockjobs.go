@@ -116,12 +116,11 @@ func (j *blockJobs) Job(ctx context.Context, id, target string) (*hv.Job, error)
 		})
 }
 
-// tracking reports whether a job follows all writes of the guest, from libvirt's version of QEMU's
-// counters. QEMU's mirror sets its length (len in query-block-jobs) before it copies, and copies
-// after it has told its filter to report the guest's writes (mirror_run sets
-// mirror_top_opaque->job, then calls job_progress_set_remaining in its loop). Until then the
-// length is 0. It is also 0 if there is nothing to copy, but then the job is ready at once.
-// libvirt converts a length of 0 to 1, and for a ready job also the current value to 1
+// tracking reports whether a job follows all writes of the guest. cur and end are libvirt's
+// version of QEMU's counters. QEMU's mirror sets its length (len in query-block-jobs) before it
+// copies, and copies after it has told its filter to report the guest's writes (mirror_run). Until
+// then the length is 0. It is also 0 if there is nothing to copy, but then the job is ready at
+// once. libvirt converts a length of 0 to 1, and for a ready job also cur to 1
 // (qemuBlockJobInfoTranslate). Every other length is a multiple of at least 512.
 func tracking(cur, end uint64) bool { return end > 1 || end == 1 && cur == end }
 
@@ -182,14 +181,14 @@ func (j *blockJobs) AbortJob(ctx context.Context, id, target string) error {
 	return err
 }
 
-// yanked is a node that loses its connection (QEMU's yank).
+// yanked is a node that QEMU's yank disconnects.
 type yanked struct {
 	Type string `json:"type"`
 	Node string `json:"node-name"`
 }
 
-// EndConnections implements hv.Hypervisor. libvirt has no call for it; QEMU has one since 6.0
-// (docs/interop/qemu-qmp-ref: yank).
+// EndConnections implements hv.Hypervisor. It uses QEMU's command yank (QEMU 6.0,
+// docs/interop/qemu-qmp-ref), because libvirt has no call for it.
 func (j *blockJobs) EndConnections(ctx context.Context, id, address string) error {
 	nodes, err := j.calls.blockNodes(ctx, id)
 	if err != nil || !medium.Of(address).Severable {

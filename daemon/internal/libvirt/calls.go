@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// onLive makes one call on a domain, or on a live disk of it if target is not empty. what starts
-// the error text.
+// onLive makes one call on a domain, or on a live disk of it if target is not empty. Error texts
+// begin with the text what.
 func onLive[T any](ctx context.Context, c *calls, s *session, what, id, target string,
 	do func(*golibvirt.Libvirt, golibvirt.Domain) (T, error),
 ) (T, error) {
@@ -30,7 +30,7 @@ func onLive[T any](ctx context.Context, c *calls, s *session, what, id, target s
 	return result, nil
 }
 
-// changing is callWithin for a call that may change the files of what.
+// changing is callWithin for a call that may change the libvirt files in what.
 func changing[T any](ctx context.Context, l *library, s *session, limit time.Duration, what kept, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
 	value, err := callWithin(ctx, s, limit, do)
 	l.note(what, err)
@@ -38,8 +38,8 @@ func changing[T any](ctx context.Context, l *library, s *session, limit time.Dur
 }
 
 // modify makes one changing call, unless ctx has ended. The end of ctx does not interrupt the
-// call, which would take effect later, unnoticed by a caller that has looked in between; the end
-// of the session does. what lists the libvirt files that the call may change.
+// call, which would take effect later, after the caller has looked at the result. Only the end of
+// the session interrupts it. The call may change the libvirt files in what.
 func (c *calls) modify(ctx context.Context, id string, what kept, do domainCall) error {
 	s, err := c.connection.changes()
 	if err != nil {
@@ -104,9 +104,8 @@ func nameOf(id, target string) string {
 	return "disk " + target + " of domain " + id
 }
 
-// explain finds the reason of an ambiguous refusal of a call on a live disk. libvirt answers
-// "invalid argument" for an absent disk and "operation invalid" for a domain that is off, but both
-// also for other reasons.
+// explain finds the reason of an ambiguous refusal. libvirt answers "invalid argument" for an
+// absent disk and "operation invalid" for a domain that is off, but both also for other reasons.
 func (c *calls) explain(ctx context.Context, id, target string, err error) error {
 	if !said(err, golibvirt.ErrInvalidArg) && !said(err, golibvirt.ErrOperationInvalid) {
 		return err

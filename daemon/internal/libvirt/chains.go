@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
-// SetConfigChain replaces the images of one disk of the persistent definition: libvirt replaces
-// the whole <disk> in one step. It is edited as text, which keeps elements unknown to Go types.
+// SetConfigChain replaces the images of one disk of the persistent definition, in one step with
+// the whole <disk>. It edits text, which keeps elements unknown to Go types.
 func (ch *chains) SetConfigChain(ctx context.Context, id, target string, chain []hv.Image) error {
 	if err := ch.setConfigChain(ctx, id, target, chain); err != nil {
 		return fmt.Errorf("set persistent chain of disk %s of domain %s: %w", target, id, err)
@@ -36,7 +36,7 @@ func (ch *chains) setConfigChain(ctx context.Context, id, target string, chain [
 		return err
 	}
 	if same, err := domainxml.HasConfigChain(doc, target, chain, ch.clusters); err != nil || same {
-		ch.library.note(keptDefinitions, nil) // whichever program changed it
+		ch.library.note(keptDefinitions, nil) // even if another program changed it
 		return err
 	}
 	edited, err := domainxml.Rechain(doc, target, chain, ch.clusters)
@@ -60,7 +60,7 @@ func (ch *chains) setConfigChain(ctx context.Context, id, target string, chain [
 	return err
 }
 
-// snapshotFlags: disks only, prepared files, all or nothing, and no snapshot object left in
+// snapshotFlags: disks only, onto prepared files, all or nothing, without a snapshot object in
 // libvirt.
 const snapshotFlags = golibvirt.DomainSnapshotCreateDiskOnly | golibvirt.DomainSnapshotCreateReuseExt |
 	golibvirt.DomainSnapshotCreateAtomic | golibvirt.DomainSnapshotCreateNoMetadata
@@ -83,8 +83,8 @@ func (ch *chains) Snapshot(ctx context.Context, id, target string, overlay hv.Im
 	if err != nil {
 		return fmt.Errorf("snapshot disk %s of domain %s: %w", target, id, err)
 	}
-	// QEMU flushes the previous top image, which waits for storage. A definition that named that
-	// image names the overlay afterwards.
+	// QEMU flushes the previous top image, which waits for storage. If the definition names that
+	// image, libvirt changes it to the overlay.
 	err = ch.leases.takingImage(ctx, id, overlay, func() error {
 		return ch.calls.modifyByItself(ctx, longCallTimeout, id, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			_, err := lv.DomainSnapshotCreateXML(dom, doc, uint32(snapshotFlags))

@@ -2,8 +2,7 @@
 
 // Package libvirt is hv.Hypervisor on a real libvirtd. It owns the connection, and translates
 // between libvirt's XML and errors and the nouns of package hv. It decides nothing, remembers
-// nothing of a domain, and must not know what a migration is. parts.go lists its types, most of
-// them for one role of hv.Hypervisor.
+// nothing of a domain, and must not know what a migration is. parts.go lists its types.
 package libvirt
 
 import (

@@ -138,7 +138,7 @@ func (d *definitions) UndefineDomain(ctx context.Context, id string) error {
 	dom, err := d.domains.Domain(ctx, id)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
-		d.library.note(keptOfDefinition, nil) // whichever program undefined it
+		d.library.note(keptOfDefinition, nil) // even if another program undefined it
 		return nil
 	case err == nil && dom.State.Active():
 		err = hv.ErrActive // libvirt would make it a transient domain

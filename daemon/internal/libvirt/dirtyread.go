@@ -202,8 +202,8 @@ func (t *tracker) exports(ctx context.Context, what, id, target string) (all []e
 	return all, err
 }
 
-// exportSocket returns a path where the process of a domain can listen, in the directory that
-// libvirt makes for each process, and removes with it.
+// exportSocket returns a path where the process of a domain can listen, in a directory that
+// libvirt makes for the process, and removes at its end.
 func (t *tracker) exportSocket(ctx context.Context, id string) (string, error) {
 	_, dom, err := t.domains.find(ctx, id)
 	if err != nil {
@@ -219,8 +219,8 @@ func (t *tracker) exportSocket(ctx context.Context, id string) (string, error) {
 	return filepath.Join(dirs[0], socketName), nil
 }
 
-// processDirs returns the directories of a process's name: libvirt shortens the domain's name
-// after its number.
+// processDirs returns the directories that libvirt names by the number and the shortened name of
+// the domain.
 func (t *tracker) processDirs(dom golibvirt.Domain) ([]string, error) {
 	if dom.ID <= 0 {
 		return nil, hv.ErrNotActive

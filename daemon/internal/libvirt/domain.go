@@ -50,8 +50,8 @@ func (ds *domains) Domains(ctx context.Context) ([]hv.Domain, error) {
 	return found, nil
 }
 
-// readListed reads a domain for the list, within a time limit. It does not ask libvirt while an
-// earlier call on the domain is unanswered: every such call occupies a slot of the session.
+// readListed reads a domain for the list, within a time limit. It makes no call on a domain with
+// an unanswered earlier call: every such call occupies a slot of the session.
 func (ds *domains) readListed(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, error) {
 	id := domainID(dom)
 	if s.silent.has(id) {
@@ -81,8 +81,8 @@ func (ds *domains) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	return d, err
 }
 
-// handle returns a domain handle for libvirt, which finds a domain by its UUID alone. It does not
-// check that the domain exists.
+// handle returns a domain handle for libvirt calls. libvirt finds a domain by the UUID alone;
+// handle does not check that the domain exists.
 func handle(id string) (golibvirt.Domain, error) {
 	u, err := uuid.Parse(id)
 	if err != nil {

@@ -32,7 +32,7 @@ type domainFacts struct {
 
 func gather(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*domainFacts, error) {
 	f := &domainFacts{dom: dom}
-	// Before the values that such a call may change.
+	// First: a call that occupies the domain may change the values below.
 	err := f.gatherOccupied(lv)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func gather(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*domainFacts, error) {
 
 func (f *domainFacts) gatherOccupied(lv *golibvirt.Libvirt) error {
 	control, _, _, err := lv.DomainGetControlInfo(f.dom, 0)
-	if err != nil && !said(err, golibvirt.ErrOperationInvalid) { // it is off
+	if err != nil && !said(err, golibvirt.ErrOperationInvalid) { // the domain is off
 		return fmt.Errorf("get control state: %w", err)
 	}
 	at := golibvirt.DomainControlState(control)
@@ -94,7 +94,7 @@ func (f *domainFacts) gatherRestored(lv *golibvirt.Libvirt) error {
 		return nil
 	}
 	job, _, err := lv.DomainGetJobStats(f.dom, 0)
-	if said(err, golibvirt.ErrOperationInvalid) { // it comes from another host
+	if said(err, golibvirt.ErrOperationInvalid) { // the domain comes from another host
 		return nil
 	}
 	if err != nil {
@@ -130,7 +130,7 @@ func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters)
 	}
 	d = &hv.Domain{
 		ID:          domainID(f.dom),
-		Name:        current.Name, // not from the handle, which may have none
+		Name:        current.Name, // the handle may have no name
 		Persistent:  f.persistent,
 		Autostart:   f.autostart,
 		ManagedSave: f.managedSave,
@@ -181,8 +181,8 @@ func isStarting(state golibvirt.DomainState, reason int32) bool {
 	return state == golibvirt.DomainPaused && golibvirt.DomainPausedReason(reason) == golibvirt.DomainPausedStartingUp
 }
 
-// isBooted reports whether a domain runs since a boot, and not since a restore, a resume or a
-// revert.
+// isBooted reports whether a running domain was started by a boot, and not by a restore, a resume
+// or a revert.
 func isBooted(state golibvirt.DomainState, reason int32) bool {
 	return state == golibvirt.DomainRunning && golibvirt.DomainRunningReason(reason) == golibvirt.DomainRunningBooted
 }

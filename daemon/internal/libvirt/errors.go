@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// kinds has the libvirt error codes with one meaning in all calls.
+// kinds maps the libvirt error codes that have one meaning in all calls.
 var kinds = map[golibvirt.ErrorNumber]error{
 	golibvirt.ErrNoDomain:             hv.ErrNotFound,
 	golibvirt.ErrNoStoragePool:        hv.ErrNotFound,
@@ -31,8 +31,8 @@ var kinds = map[golibvirt.ErrorNumber]error{
 	golibvirt.ErrInvalidConn:          hv.ErrUnavailable,
 }
 
-// sayings are messages without a specific code of libvirt: it passes on QEMU's message, or fails
-// with a generic or misleading code.
+// sayings are texts of messages without a specific code: libvirt passes on QEMU's message, or
+// fails with a generic or misleading code.
 var sayings = []struct {
 	text string
 	kind error
@@ -50,7 +50,7 @@ var sayings = []struct {
 	{"domain has active block job", hv.ErrBusy},
 	// A backup is a block job too. It ends by itself or by virDomainAbortJob.
 	{"already in active block job", hv.ErrBusy},
-	// Another client creates a volume there, for as long as the storage needs. Until then the pool
+	// Another client creates a volume in the pool, which may take long. Until then the pool
 	// answers nothing.
 	{"has asynchronous jobs running", hv.ErrUnavailable},
 	// The other end of QEMU's monitor is gone.
@@ -60,7 +60,8 @@ var sayings = []struct {
 	{"unexpectedly closed the monitor", hv.ErrProcessEnds},
 }
 
-// kindOf checks the text first: libvirt has one code for both permanent and temporary refusals.
+// kindOf returns the hv error for an answer, or nil. It checks the text first: libvirt has one
+// code for both permanent and temporary refusals.
 func kindOf(answer golibvirt.Error) error {
 	for _, s := range sayings {
 		if strings.Contains(answer.Message, s.text) {

@@ -67,7 +67,7 @@ func translate(msg any) (hv.Event, bool) {
 			Path:     m.Msg.Path,
 			Detail:   blockJobNames[golibvirt.ConnectDomainEventBlockJobStatus(m.Msg.Status)],
 		}, true
-	// Both name the device by libvirt's alias, which another disk in its place gets.
+	// Both events name the device by libvirt's alias, which the next disk in its place gets too.
 	case *golibvirt.DomainEventCallbackDeviceRemovedMsg:
 		return hv.Event{Kind: hv.EventDeviceRemoved, DomainID: domainID(m.Msg.Dom)}, true
 	case *golibvirt.DomainEventCallbackDeviceRemovalFailedMsg:

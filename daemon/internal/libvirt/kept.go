@@ -69,8 +69,8 @@ func newLibrary(definitions, state string) *library {
 	return l
 }
 
-// note is called after a call that may have changed what, with its error. After an unknown
-// outcome, what counts as changed until the daemon restarts.
+// note records that a call with the result err may have changed the files in what. After an
+// unknown outcome these count as changed until the daemon restarts.
 func (l *library) note(what kept, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -81,15 +81,15 @@ func (l *lane) close() {
 	}
 }
 
-// gate permits one call at a time for each thing, so that a hanging thing blocks only one call of
-// libvirtd.
+// gate permits one call at a time about each thing, such as a pool: if the thing hangs, it blocks
+// only one call of libvirtd.
 type gate struct {
 	mu   sync.Mutex
 	busy map[string]chan struct{}
 }
 
-// enter waits for the previous call, which may have lost its caller. Call leave when the new call
-// is over.
+// enter waits until the previous call about the thing is over, even if that call has lost its
+// caller. Call leave when the new call is over.
 func (g *gate) enter(ctx context.Context, about string) (leave func(), err error) {
 	mine := make(chan struct{})
 	for {

@@ -16,15 +16,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/lockd"
 )
 
-// With its lock manager lockd, libvirt drops the leases of a guest's disks when it suspends the
-// guest, and takes them when it resumes the guest. An image that a disk of a suspended guest gets
-// (by a pivot or a hot plug) has a lease at once, which the guest keeps: libvirt then refuses the
-// resume, because of the guest's own lease. libvirt also keeps the lease of the base of an aborted
-// active commit, and refuses the next commit. A resume that is refused for one disk keeps the
-// leases of the disks before it, and the next resume is refused for these. QEMU's own cont would
-// resume the guest without the leases of its other disks. So Volferry drops such a lease as
-// libvirtd drops leases: after each change that leaves one (leavingNoLease), and, if libvirt still
-// refuses a lease, before another try (takingAgain).
+// With its lock manager lockd, libvirt drops the leases of a guest's disks at a suspend, and takes
+// them at the resume. An image that a disk of a suspended guest gets (by a pivot or a hot plug)
+// has a lease at once: libvirt then refuses the resume, because of the guest's own lease. libvirt
+// also keeps the lease of the base of an aborted active commit, and refuses the next commit. A
+// resume that is refused for one disk keeps the leases of the disks before it, and the next resume
+// is refused for these. QEMU's own cont would resume the guest without the leases of its other
+// disks. So Volferry drops such a lease as libvirtd does: after each change that leaves one
+// (leavingNoLease), and, if libvirt still refuses a lease, before another try (takingAgain).
 
 // CanSwitch implements hv.Hypervisor.
 func (ls *leases) CanSwitch(ctx context.Context, images ...string) error {
@@ -47,7 +46,7 @@ func (ls *leases) CanSwitch(ctx context.Context, images ...string) error {
 }
 
 // resumeWithLeases resumes a suspended domain after libvirt refused that because a lease of the
-// domain is taken. A suspended domain must have none of the leases that libvirt takes at the
+// domain is taken: a suspended domain must have none of the leases that libvirt takes at the
 // resume.
 func (ls *leases) resumeWithLeases(ctx context.Context, id string, refused error, resume func() error) error {
 	conf, err := lockd.Read(ls.library.definitions)
@@ -61,7 +60,7 @@ func (ls *leases) resumeWithLeases(ctx context.Context, id string, refused error
 	if err != nil {
 		return errors.Join(refused, err)
 	}
-	if state.State != hv.StatePaused { // it needs its leases
+	if state.State != hv.StatePaused { // a running domain needs its leases
 		return refused
 	}
 	leases, err := ls.leasesOf(ctx, id, conf)
@@ -71,9 +70,9 @@ func (ls *leases) resumeWithLeases(ctx context.Context, id string, refused error
 	return ls.takingAgain(ctx, id, leases, resume)
 }
 
-// takingImage makes a call that lets libvirt take the lease of an image for a running domain. It
-// drops the lease first if the process has it already, from an aborted job or a libvirtd that
-// died.
+// takingImage makes a call that lets libvirt take the lease of an image for a running domain. If
+// the lease is taken, it drops the process's own hold, left by an aborted job or a libvirtd that
+// died, and repeats the call.
 func (ls *leases) takingImage(ctx context.Context, id string, image hv.Image, do func() error) error {
 	err := do()
 	if !said(err, golibvirt.ErrResourceBusy) {
@@ -91,7 +90,7 @@ func (ls *leases) takingImage(ctx context.Context, id string, image hv.Image, do
 }
 
 // takingAgain drops the process's holds on these leases, and makes a call that lets libvirt take
-// them. If the call fails, it takes them again.
+// them. If the call fails, takingAgain itself takes the dropped leases again.
 func (ls *leases) takingAgain(ctx context.Context, id string, leases []lockd.Lease, do func() error) error {
 	ctx = context.WithoutCancel(ctx) // dropped leases must be taken again
 	pid, dropped, err := ls.drop(ctx, id, leases, true)
@@ -116,8 +115,8 @@ func (ls *leases) takingAgain(ctx context.Context, id string, leases []lockd.Lea
 	return err
 }
 
-// drop drops the process's holds on these leases, one or all, and returns the dropped leases. A
-// lease of a shareable disk may have several holds.
+// drop drops one hold of the process on each of these leases, with all every hold, and returns the
+// dropped leases. A lease of a shareable disk may have several holds.
 func (ls *leases) drop(ctx context.Context, id string, leases []lockd.Lease, all bool) (pid int, dropped []lockd.Lease, err error) {
 	if pid, _, err = ls.processes.onlyProcess(ctx, id); err != nil {
 		return 0, nil, fmt.Errorf("find the process of domain %s: %w", id, err)

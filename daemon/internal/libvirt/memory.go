@@ -75,18 +75,18 @@ func (m *memory) saveMemory(ctx context.Context, id, path string) error {
 	return nil
 }
 
-// pastCache returns the flag that makes libvirt bypass the page cache for a file in the directory,
-// or 0. A guest's RAM would evict the cached data of others, and would take longer to become
-// durable (F14 of registry/internal/sharedmove/DESIGN.md). libvirt refuses such a save if the
-// filesystem does not support it, which pastCache tests with an unnamed file, if the filesystem has
-// these. A filesystem in memory gains nothing.
+// pastCache returns the flag that makes libvirt bypass the page cache for a file in dir, or 0. A
+// guest's RAM would evict the cached data of others, and would take longer to become durable (F14
+// of registry/internal/sharedmove/DESIGN.md). libvirt refuses such a save if the filesystem does
+// not support it, which only a filesystem with unnamed files shows in advance. In memory it gains
+// nothing.
 func pastCache(dir string) (golibvirt.DomainSaveRestoreFlags, error) {
 	if inMemory, err := location.InMemory(dir); err != nil || inMemory {
 		return 0, err
 	}
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return 0, nil //nolint:nilerr // it cannot; whatever else it is, the save meets it
+		return 0, nil //nolint:nilerr // not supported; the save finds any other error
 	}
 	return golibvirt.DomainSaveBypassCache, unix.Close(fd)
 }
@@ -135,8 +135,8 @@ func (m *memory) SavedDisks(ctx context.Context, id, path string) ([]hv.Disk, er
 	return dom.Disks, nil
 }
 
-// savedXML returns the definition in a file of SaveMemory. libvirt refuses a file that it has not
-// marked as finished, or with an unreadable header.
+// savedXML returns the definition in a file of SaveMemory. libvirt refuses a file with an
+// unreadable header, and a file that libvirt has not marked as finished.
 func (m *memory) savedXML(ctx context.Context, id, path string) (string, error) {
 	s, err := m.connection.reads()
 	if err != nil {
@@ -235,9 +235,9 @@ func restoredXML(saved string, opts hv.RestoreOptions, clusters rbd.Clusters) (s
 	return text, nil
 }
 
-// tokenNamespace is the namespace of the element that shows the hook a start token: libvirt keeps
-// the content of <metadata>, and the hook reads the whole XML. The element stays in the live
-// definition until the process ends.
+// tokenNamespace is the namespace of the element in <metadata> that shows a start token to the
+// hook: libvirt keeps the content of <metadata>, and the hook reads the whole XML. The element
+// stays in the live definition until the process ends.
 const tokenNamespace = "urn:volferry:pass"
 
 // setStartToken replaces the start token in a domain's metadata. libvirt would drop one of two

@@ -38,7 +38,7 @@ func (l *library) readNVRAM(domain *etree.Element) ([]byte, error) {
 	}
 	dir, err := os.OpenRoot(l.nvram())
 	if errors.Is(err, fs.ErrNotExist) {
-		// libvirt makes it at the first start of a UEFI guest. The directory above exists since
+		// libvirt makes the directory at the first start of a UEFI guest. Its parent exists since
 		// libvirt's installation.
 		if _, err := os.Stat(l.state); err != nil {
 			return nil, fmt.Errorf("look for NVRAM where libvirt is said to keep it: %w", err)
@@ -75,8 +75,8 @@ func readVariables(f *os.File) ([]byte, error) {
 	return variables, nil
 }
 
-// writeNVRAM atomically and durably replaces an NVRAM file. The file gets the directory's owner,
-// which is QEMU's user if libvirt does not change the owner itself.
+// writeNVRAM atomically and durably replaces an NVRAM file. The file gets the directory's owner:
+// QEMU's user, if libvirt does not change the owner itself.
 func (l *library) writeNVRAM(name string, variables []byte) error {
 	if err := os.MkdirAll(l.nvram(), 0o755); err != nil {
 		return fmt.Errorf("make directory of NVRAM: %w", err)

@@ -16,9 +16,9 @@ import (
 )
 
 // OpenFiles lists the process's open files on the images at these paths. For files and devices it
-// reads /proc, the evidence to check libvirt's answers against, so it works while libvirtd is
-// down. It looks for the process once, because that takes long with many processes, and guests are
-// paused meanwhile. For images at addresses it queries the process.
+// reads /proc, as evidence independent of libvirt, so it works while libvirtd is down. It looks
+// for the process once, because that takes long with many processes, and guests are paused
+// meanwhile. For images at addresses it queries the process.
 func (ps *guestProcesses) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error) {
 	files, err := ps.openFiles(ctx, strings.ToLower(id), paths)
 	if err != nil {
@@ -45,7 +45,7 @@ func (ps *guestProcesses) openFiles(ctx context.Context, id string, paths []stri
 	if err != nil {
 		return nil, err
 	}
-	// Of all processes that claim to be the domain: a claim can be false, but an open file is
+	// From all processes that claim to be the domain: a claim can be false, but an open file is
 	// open, and a false claim cannot hide the true process's open files.
 	var found []hv.OpenFile
 	pid := 0
@@ -65,9 +65,9 @@ func (ps *guestProcesses) openFiles(ctx context.Context, id string, paths []stri
 	return append(found, nodes...), err
 }
 
-// oneIsTrue returns nil if the true process is among those that claim to be a domain, ErrNotActive
-// if the domain is off, and ErrNoProcess or ErrUnavailable if its process is not among them or
-// that is unknown.
+// oneIsTrue returns nil if one of the claims is the true process's, ErrNotActive if the domain is
+// off, ErrNoProcess if no claim is, or QEMU's user is unknown, and ErrUnavailable if libvirt does
+// not answer.
 func (ps *guestProcesses) oneIsTrue(ctx context.Context, id string, claims []process.Claim) error {
 	as := func(uid uint32) bool {
 		return slices.ContainsFunc(claims, func(p process.Claim) bool { return p.UID == uid })

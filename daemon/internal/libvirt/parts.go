@@ -55,7 +55,7 @@ type leases struct {
 	processes *guestProcesses
 	clusters  rbd.Clusters
 	log       *slog.Logger
-	// socket is virtlockd's, which libvirt too expects in the directory of its own socket.
+	// socket is virtlockd's. libvirt too expects it in the directory of its own socket.
 	socket string
 }
 

@@ -55,8 +55,8 @@ func (p *plug) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 	return p.explainAttach(context.WithoutCancel(ctx), id, where, disk.Target, err)
 }
 
-// checkLivePort refuses a disk that the running guest cannot take: libvirt would add a port to the
-// definition that stays without the disk.
+// checkLivePort refuses a disk that the running guest has no port for: libvirt would add a port to
+// the definition, which would stay without the disk.
 func (p *plug) checkLivePort(ctx context.Context, id, disk string) error {
 	live, err := p.domains.describedXML(ctx, id, hv.Live)
 	if errors.Is(err, hv.ErrNotActive) {
@@ -75,8 +75,8 @@ func keptBy(where hv.Where) kept {
 	return keptNothing
 }
 
-// explainAttach finds the reason of a refusal where libvirt has one code for several reasons, or
-// another code for each description.
+// explainAttach finds the reason of a refusal: libvirt has one code for several reasons, and not
+// the same for process and definition.
 func (p *plug) explainAttach(ctx context.Context, id string, where hv.Where, target string, err error) error {
 	if err == nil || errors.Is(err, hv.ErrUnavailable) || errors.Is(err, hv.ErrNotFound) {
 		return err
@@ -105,7 +105,7 @@ func diskIn(dom *hv.Domain, where hv.Where, target string) *hv.Disk {
 // DetachDisk removes a disk from the definition, or requests it from the guest.
 func (p *plug) DetachDisk(ctx context.Context, id string, where hv.Where, target string) error {
 	err := p.detachDisk(ctx, id, where, target)
-	p.library.note(keptBy(where), nil) // also if the disk was gone already, whichever program removed it
+	p.library.note(keptBy(where), nil) // also if another program has removed the disk
 	if err == nil {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (p *plug) detachDisk(ctx context.Context, id string, where hv.Where, target
 	if el := disk.SelectElement("alias"); el != nil {
 		alias = el.SelectAttrValue("name", "")
 	}
-	// By alias: that call returns when the guest has got the request. The other call waits for the
+	// By alias: this call returns when the guest has got the request. The other call waits for the
 	// guest's answer and blocks all other calls on the domain for seconds.
 	err = p.calls.modify(ctx, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainDetachDeviceAlias(dom, alias, uint32(golibvirt.DomainDeviceModifyLive))
@@ -169,8 +169,8 @@ func (p *plug) addressBesideReserved(ctx context.Context, id string, where hv.Wh
 	return domainxml.AllocAddress(domain, disk, reserved, where == hv.Config)
 }
 
-// GrowDisk makes the top image of the live disk larger, which only QEMU may do: it has the image
-// open.
+// GrowDisk makes the top image of the live disk larger. Only QEMU may do that, since it has the
+// image open.
 func (p *plug) GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error {
 	// Without this flag the size is in KiB.
 	const flags = golibvirt.DomainBlockResizeBytes
@@ -178,7 +178,8 @@ func (p *plug) GrowDisk(ctx context.Context, id, target string, sizeBytes int64)
 	if err != nil {
 		return err
 	}
-	// Since libvirt 11, QEMU grows it all the same: the guest would see the bytes after the slice.
+	// Since libvirt 11, QEMU would grow such an image: the guest would see the bytes after the
+	// slice.
 	if disk := dom.LiveDisk(target); disk != nil && disk.Top().SliceBytes != 0 {
 		return fmt.Errorf("grow %s: %w: the disk is the beginning of a larger image", nameOf(id, target), hv.ErrUnsupported)
 	}
@@ -195,7 +196,7 @@ func (p *plug) GrowDisk(ctx context.Context, id, target string, sizeBytes int64)
 }
 
 // isBootClash reports whether a disk with a boot order was refused because the definition has boot
-// devices of the older kind. libvirt adds one for the first disk when the last device with a boot
+// devices of the older kind. libvirt adds such a boot device when the last device with a boot
 // order is removed; a detached root disk could then not be attached again.
 func isBootClash(err error) bool {
 	return saidText(err, "per-device boot elements cannot be used together with os/boot elements")

@@ -117,12 +117,13 @@ func createVolume(ctx context.Context, s *session, poolName, name, format string
 	return nil, errors.Join(err, deleteVolume(ctx, s, vol))
 }
 
-// extentProbe is the volume that shows the size of a pool's extents. If a killed daemon leaves
-// one, the next daemon deletes it.
+// extentProbe is a volume that is made to learn the size of a pool's extents. If a killed daemon
+// leaves one, the next daemon deletes it.
 const extentProbe = "volferry-extent"
 
-// RoundedBytes implements hv.Hypervisor. libvirt does not report the extent size of a pool. Pools
-// of type disk, zfs and others make a volume of the requested size, or refuse.
+// RoundedBytes implements hv.Hypervisor. For a logical pool it makes and deletes a small volume,
+// since libvirt does not report extents. Other pools make a volume of the requested size, or
+// refuse.
 func (ps *pools) RoundedBytes(ctx context.Context, poolName string, sizeBytes int64) (int64, error) {
 	rounded := sizeBytes
 	err := ps.changePool(ctx, poolName, func(ctx context.Context, s *session) error {
@@ -280,7 +281,7 @@ func (ps *pools) DeleteVolume(ctx context.Context, pool, name string) error {
 		if err != nil && !said(err, golibvirt.ErrNoStorageVol) {
 			return err
 		}
-		return ps.syncPool(ctx, s, pool) // also if it was gone: its deleter may have died before the sync
+		return ps.syncPool(ctx, s, pool) // also for an absent volume: a killed daemon may have deleted it without the sync
 	})
 	if err != nil {
 		return fmt.Errorf("delete volume %s of pool %s: %w", name, pool, err)
@@ -298,14 +299,13 @@ func (ps *pools) syncPool(ctx context.Context, s *session, name string) error {
 	return ps.library.sync(info.Path)
 }
 
-// ExtendVolume implements hv.Hypervisor: libvirt cannot grow device volumes; QEMU or Volferry grows
-// files.
+// ExtendVolume implements hv.Hypervisor. It always refuses: libvirt cannot grow device volumes,
+// and QEMU or Volferry grows files.
 func (*pools) ExtendVolume(_ context.Context, pool, name string, _ int64) error {
 	return fmt.Errorf("extend volume %s of pool %s: %w", name, pool, hv.ErrUnsupported)
 }
 
-// findVolume first refreshes the pool: libvirt's list may be stale, and other programs make and
-// delete volumes too.
+// findVolume looks up a volume after a refresh of the pool, since libvirt's list may be stale.
 func findVolume(ctx context.Context, s *session, poolName, name string) (golibvirt.StorageVol, error) {
 	pool, _, err := activePool(ctx, s, poolName)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// askPool makes calls that may wait for the storage of a pool and change nothing. If the caller
-// leaves, the call continues until libvirt has answered.
+// askPool makes calls that may wait for the storage of a pool and change nothing. If ctx ends, it
+// returns, and the calls continue until libvirt has answered.
 func (ps *pools) askPool(ctx context.Context, pool string, do func(context.Context, *session) error) error {
 	leave, err := ps.busy.enter(ctx, "pool "+pool)
 	if err != nil {
@@ -29,8 +29,8 @@ func (ps *pools) askPool(ctx context.Context, pool string, do func(context.Conte
 	}
 }
 
-// changePool is askPool for changing calls: if ctx has ended, they are not made, but the end of
-// ctx does not interrupt them; see modify.
+// changePool is askPool for changing calls. If ctx has ended, it does not make them; afterwards
+// the end of ctx does not interrupt them (see modify).
 func (ps *pools) changePool(ctx context.Context, pool string, do func(context.Context, *session) error) error {
 	leave, err := ps.busy.enter(ctx, "pool "+pool)
 	if err != nil {

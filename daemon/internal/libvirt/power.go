@@ -34,7 +34,7 @@ func (p *power) Resume(ctx context.Context, id string) error {
 	if err == nil || !said(err, golibvirt.ErrOperationInvalid) || errors.Is(err, hv.ErrNotActive) {
 		return err
 	}
-	// libvirt refuses a running domain with the error of every other refusal.
+	// libvirt has no distinct error for a running domain.
 	dom, readErr := p.domains.Domain(ctx, id)
 	if readErr == nil && dom.State == hv.StateRunning {
 		return nil
@@ -52,7 +52,7 @@ func (p *power) PowerOn(ctx context.Context, id string) error {
 	if err == nil {
 		return nil
 	}
-	// libvirt refuses an active domain with the error of every other refusal.
+	// libvirt has no distinct error for an active domain.
 	if said(err, golibvirt.ErrOperationInvalid) {
 		if dom, readErr := p.domains.Domain(context.WithoutCancel(ctx), id); readErr == nil && dom.State.Active() {
 			return nil
@@ -75,7 +75,7 @@ func (p *power) PowerOff(ctx context.Context, id string) error {
 		return nil
 	}
 	err = p.calls.changed(ctx, "power off", id, "", err)
-	// libvirt refuses a domain that is off with the error of every other refusal.
+	// libvirt has no distinct error for a domain that is off.
 	if dom, readErr := p.domains.Domain(ctx, id); readErr == nil && dom.State == hv.StateStopped {
 		return nil
 	}

@@ -63,7 +63,7 @@ func (ps *guestProcesses) qemuUser(ctx context.Context, id string) (user hv.Proc
 	return user, err
 }
 
-// defaultUser returns the user of domains that name none, which changes only with a restart of
+// defaultUser returns QEMU's user for domains that name none. It changes only with a restart of
 // libvirtd.
 func (ps *guestProcesses) defaultUser(ctx context.Context, s *session) (hv.ProcessUser, error) {
 	if user := ps.qemuDefault.Load(); user != nil {
@@ -87,8 +87,8 @@ func (ps *guestProcesses) learnUser(ctx context.Context, s *session) (hv.Process
 	return user, nil
 }
 
-// userInCapabilities reads the default label of the DAC driver. Each type of hypervisor has one;
-// the first counts.
+// userInCapabilities reads the default label of the DAC driver. Each type of hypervisor has such a
+// label; the first is used.
 func userInCapabilities(caps string) (hv.ProcessUser, error) {
 	doc := etree.NewDocument()
 	if err := doc.ReadFromString(caps); err != nil {
@@ -103,8 +103,8 @@ func userInCapabilities(caps string) (hv.ProcessUser, error) {
 	return hv.ProcessUser{}, fmt.Errorf("%w: libvirt does not confine QEMU by user and group", hv.ErrUnsupported)
 }
 
-// ownUser reads the user that a domain itself names, and whether libvirt may give that user its
-// images.
+// ownUser returns the user that a domain's XML names, if any, and whether libvirt may make that
+// user the owner of images.
 func ownUser(domain string) (user hv.ProcessUser, own, relabels bool, err error) {
 	doc, err := domainxml.ParseDoc(domain)
 	if err != nil {
@@ -150,7 +150,7 @@ func parseDACLabel(label string) (hv.ProcessUser, error) {
 	return hv.ProcessUser{UID: uid, GID: gid}, nil
 }
 
-// idOf parses a number, with a + if it must not be taken for a name.
+// idOf returns the id in a label: a number, also with +, or what lookup returns for a name.
 func idOf(text string, lookup func(string) (string, error)) (uint32, error) {
 	id, err := strconv.ParseUint(strings.TrimPrefix(text, "+"), 10, 32)
 	if err == nil {

@@ -17,8 +17,8 @@ import (
 
 // QEMUVersion implements hv.Hypervisor. libvirt does not report the version of a process, and a
 // monitor command would taint the domain. But libvirt reports the version of the installed
-// emulator, and /proc shows whether the process was started from that very file, which a package
-// upgrade replaces.
+// emulator, and /proc shows whether the process was started from that very file, which an upgrade
+// replaces.
 func (ps *guestProcesses) QEMUVersion(ctx context.Context, id string) (hv.Version, error) {
 	v, err := ps.qemuVersion(ctx, strings.ToLower(id))
 	if err != nil {
@@ -42,7 +42,7 @@ func (ps *guestProcesses) qemuVersion(ctx context.Context, id string) (none hv.V
 	}
 	installed, err := process.Identify(path)
 	if err != nil || about.Program != installed {
-		return none, nil //nolint:nilerr // it was upgraded or removed since: unknown
+		return none, nil //nolint:nilerr // the emulator was upgraded or removed: unknown
 	}
 	return version, nil
 }

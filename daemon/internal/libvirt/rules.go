@@ -18,9 +18,9 @@ import (
 var rulesDir = "/etc/apparmor.d/libvirt"
 
 // WriteDeniedBy implements hv.Hypervisor. It reads from the kernel which profile confines the
-// process, and then libvirt's rules of that profile. When libvirt (before 12.1.0) writes all
-// rules, at a start or when something is removed from the guest, it writes a "deny" rule for each
-// image below another. For a job it adds rules, and "deny" rules win.
+// process, and then libvirt's rules of that profile. libvirt (before 12.1.0) writes all rules at a
+// start, or when something is removed from the guest: with a "deny" rule for each image below
+// another. It adds rules for a job, but "deny" rules win.
 func (ps *guestProcesses) WriteDeniedBy(ctx context.Context, id, path string) (*hv.Rule, error) {
 	rule, err := ps.writeDeniedBy(ctx, strings.ToLower(id), path)
 	if err != nil {
@@ -35,7 +35,7 @@ func (ps *guestProcesses) writeDeniedBy(ctx context.Context, id, path string) (*
 		return nil, err
 	}
 	real, err := filepath.EvalSymlinks(path)
-	if errors.Is(err, os.ErrNotExist) { // it is made later
+	if errors.Is(err, os.ErrNotExist) { // the image is made later
 		real, err = filepath.EvalSymlinks(filepath.Dir(path))
 		real = filepath.Join(real, filepath.Base(path))
 	}

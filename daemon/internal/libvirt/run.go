@@ -91,8 +91,8 @@ func (c *Conn) serve(ctx context.Context, l *link) {
 	}
 }
 
-// watch returns when the link is lost or ctx ends. go-libvirt sends no keepalives and libvirtd
-// sends none unrequested, so a cheap call serves as heartbeat.
+// watch returns when the link is lost or ctx ends. It makes cheap calls as heartbeats: go-libvirt
+// sends no keepalives, and libvirtd sends none unrequested.
 func watch(ctx context.Context, l *link) {
 	heartbeat := time.NewTicker(heartbeatInterval)
 	defer heartbeat.Stop()

@@ -32,7 +32,7 @@ type session struct {
 	slots chan struct{}
 	// callTimeout is how long libvirtd may take to answer a call (Config.CallTimeout).
 	callTimeout time.Duration
-	// silent are the domains with unanswered calls that have lost their callers.
+	// silent counts the unanswered calls that have lost their callers, by domain.
 	silent silent
 }
 
@@ -77,8 +77,8 @@ func call[T any](ctx context.Context, s *session, do func(*golibvirt.Libvirt) (T
 
 // callWithin runs one libvirt call. go-libvirt's calls take no context and wait for an answer
 // forever, so each runs in its own goroutine. When ctx ends, the caller gets ErrUnavailable (the
-// outcome is unknown) while the call continues. After limit without an answer, libvirtd counts as
-// hung and the session is closed, which alone ends the call.
+// outcome is unknown) while the call continues. Without an answer within limit, libvirtd counts as
+// hung, and callWithin closes the session, which ends the call.
 func callWithin[T any](ctx context.Context, s *session, limit time.Duration, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
 	var zero T
 	select {
@@ -158,8 +158,8 @@ func (s *silent) has(about string) bool {
 	return s.about[about] > 0
 }
 
-// while is called at the start of a call, with the caller's context. Call answered when libvirt
-// has answered.
+// while registers a call. The call counts from the end of its caller's ctx until answered is
+// called, which the caller of while must do when libvirt has answered.
 func (s *silent) while(ctx context.Context, about string) (answered func()) {
 	counted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -25,7 +25,8 @@ func (d *trackedDisk) bitmap(name string) *qmp.Bitmap {
 	return nil
 }
 
-// lacks returns ErrExists if the disk has the bitmap; has returns ErrNotFound if it does not.
+// lacks returns ErrExists if the disk has the bitmap. has returns ErrNotFound if the disk does
+// not.
 func (d *trackedDisk) lacks(name string) error {
 	if d.bitmap(name) != nil {
 		return fmt.Errorf("%w: bitmap %s", hv.ErrExists, name)
@@ -41,8 +42,8 @@ func (d *trackedDisk) has(name string) error {
 }
 
 // tracked reads a disk and its bitmaps from the process of a domain. Bitmaps are on the node that
-// query-block names; the guest's device writes to it. Before libvirt 9.10 a raw image has a
-// separate format node, later it has not.
+// query-block names: the guest's device writes to it. Before libvirt 9.10 that is a separate
+// format node for a raw image.
 func (t *tracker) tracked(ctx context.Context, what, id, target string) (*trackedDisk, error) {
 	disk, err := t.domains.diskElement(ctx, id, hv.Live, target)
 	if err != nil {

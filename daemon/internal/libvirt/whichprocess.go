@@ -75,8 +75,8 @@ func (ps *guestProcesses) onlyProcess(ctx context.Context, id string) (pid int, 
 	return found[0].PID, about, err
 }
 
-// trueClaims removes, from several claims, the claims of other users than the domain's: any user
-// could make these.
+// trueClaims returns a single claim, and of several the claims of the domain's user, if any: any
+// user could make the others.
 func (ps *guestProcesses) trueClaims(ctx context.Context, id string, found []process.Claim) ([]process.Claim, error) {
 	if len(found) == 1 {
 		return found, nil
@@ -96,8 +96,8 @@ func (ps *guestProcesses) trueClaims(ctx context.Context, id string, found []pro
 	return found, nil
 }
 
-// identity distinguishes a process from all others: its number is reused, but not with the same
-// boot and start time.
+// identity returns a text that no other process has: a PID is reused, but not with the same boot
+// and start time.
 func identity(pid int, p process.About) (string, error) {
 	if p.Ticks == "" {
 		return "", fmt.Errorf("%w: the kernel does not say when process %d was started", hv.ErrNoProcess, pid)

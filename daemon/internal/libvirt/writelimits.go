@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// maxTuneParams is the protocol's maximum.
+// maxTuneParams is the protocol's maximum of parameters.
 const maxTuneParams = 32
 
 // byteLimits are the limits on the bytes per second of a disk; 0 means none.
@@ -56,7 +56,6 @@ func (w *writeLimits) putLimits(ctx context.Context, id, target string, to byteL
 		})
 }
 
-// limits reads the limits of the live disk.
 func (w *writeLimits) limits(ctx context.Context, id, target string) (byteLimits, error) {
 	s, err := w.connection.reads()
 	if err != nil {

@@ -36,9 +36,8 @@ func WithBootDisk(domainXML, diskXML string) (string, error) {
 	return text, nil
 }
 
-// dropOwnBoot removes the boot device that libvirt added to a definition, which excludes devices
-// with a boot order. It refuses the owner's boot devices, and a definition without any, which has
-// another problem.
+// dropOwnBoot removes the boot device that libvirt added to a definition, because it excludes boot
+// orders of devices. It refuses a definition with the owner's boot devices, or without any.
 func dropOwnBoot(domain *etree.Element) error {
 	boots := domain.FindElements("os/boot")
 	if len(boots) != 1 || boots[0].SelectAttrValue("dev", "") != "hd" {

@@ -98,8 +98,9 @@ func backingElement(layers []hv.Image, clusters rbd.Clusters) *etree.Element {
 	return el
 }
 
-// setSource points a <source> at img. Its other attributes and children, such as startupPolicy and
-// <seclabel>, stay: they define how to open a source, not which. index numbers the old image.
+// setSource makes a <source> name img. It removes index, which numbers the old image. Attributes
+// and children such as startupPolicy and <seclabel> stay: they define how to open an image, not
+// which.
 func setSource(source *etree.Element, img hv.Image, clusters rbd.Clusters) {
 	for _, attr := range []string{"file", "dev", "pool", "volume", "index", "protocol", "name", "tls"} {
 		source.RemoveAttr(attr)

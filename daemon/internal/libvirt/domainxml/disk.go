@@ -127,7 +127,7 @@ func newDiskXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	return withChain(text, spec.Chain(), clusters)
 }
 
-// checkShared makes the check that libvirt would make at the start of the domain.
+// checkShared refuses a shareable image that is not raw, before libvirt does at the start.
 func checkShared(spec hv.DiskSpec) error {
 	if spec.Shareable && spec.Image.Format != "raw" {
 		return fmt.Errorf("%w: a %s image cannot be shared", hv.ErrUnsupported, spec.Image.Format)

@@ -86,8 +86,8 @@ func (l pciLayout) free() (bus, slot uint, ok bool) {
 	return 0, 0, false
 }
 
-// CheckPort refuses a disk for a running domain without a free PCI Express port. libvirt adds
-// ports to a definition only. A disk with an explicit address is not checked.
+// CheckPort refuses a disk for a running domain that has no free PCI Express port: libvirt adds
+// ports only to a definition. It does not check a disk with an explicit address.
 func CheckPort(live, disk string) error {
 	d, err := ParseDisk(disk, nil)
 	if err != nil || d.Bus != "virtio" || d.Address != "" {
@@ -103,8 +103,8 @@ func CheckPort(live, disk string) error {
 	return fmt.Errorf("%w: the guest has no free PCI Express port; add ports to the definition (<controller type='pci' model='pcie-root-port'/>), which the guest has from its next start, or shut it down and attach then", hv.ErrUnsupported)
 }
 
-// freePCI chooses the PCI address of a new disk, different from the disks in away. If none of
-// these has a PCI address it returns nil: libvirt chooses.
+// freePCI chooses the PCI address of a new disk, which no disk in away has. If no disk in away has
+// a PCI address it returns nil: libvirt chooses.
 //
 // If a PCI Express machine has no free port, freePCI chooses the next port, and libvirt adds it.
 // No other kind of bus is added: the bus itself would take a slot of bus 0.

@@ -16,8 +16,8 @@ import (
 // first unit of the first controller, sdh of the second.
 const scsiUnits = 7
 
-// freeSCSI chooses the address of a new SCSI disk, different from the disks in away. It returns
-// nil if the address of its name, libvirt's choice, is free.
+// freeSCSI chooses the address of a new SCSI disk, which no disk in away has. It returns nil if
+// libvirt's choice, the address that belongs to the disk's name, is free.
 func freeSCSI(domain string, away []hv.Disk, target string) (*etree.Element, error) {
 	n, ok := diskNumber(target)
 	if !ok {

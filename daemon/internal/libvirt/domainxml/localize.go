@@ -98,8 +98,8 @@ func imagesIn(domain *etree.Element) []string {
 }
 
 // setDisks replaces all disks except the drives, and puts the new disks before the drives. If two
-// disks have one address, libvirt chooses another for the second: it was attached while the root
-// slot was empty, and without a root the guest did not start, so it has never seen the disk there.
+// disks have one address, libvirt chooses another for the second. The guest has never seen the
+// second disk there: it was attached without a root disk, when the guest could not start.
 func setDisks(domain *etree.Element, specs []hv.DiskSpec, clusters rbd.Clusters) error {
 	devices := domain.SelectElement("devices")
 	if devices == nil {

@@ -23,11 +23,11 @@ type protocol interface {
 	// has reports whether a <source> is an image of this protocol without unknown settings in its
 	// hosts, which another image would lose.
 	has(source *etree.Element) bool
-	// keeps reports whether a child of such a <source> is not lost with another image.
+	// keeps reports whether a child of such a <source> stays, or is set again, with another image.
 	keeps(child *etree.Element) bool
 }
 
-// protocols are the protocols by libvirt's names.
+// protocols has the protocols, by libvirt's names.
 var protocols = map[string]protocol{medium.ProtocolNBD: nbdProtocol{}, medium.ProtocolRBD: rbdProtocol{}}
 
 // protocolAt returns the protocol of an address. For a text that is no address it returns

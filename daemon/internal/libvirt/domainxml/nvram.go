@@ -8,8 +8,8 @@ import (
 	"github.com/beevik/etree"
 )
 
-// NVRAMElement returns the element and its path, which is empty for a guest without variables or
-// that was never started.
+// NVRAMElement returns the <nvram> element and its file, which is empty for a guest without NVRAM
+// or before its first start.
 func NVRAMElement(domain *etree.Element) (el *etree.Element, file string, err error) {
 	el = domain.FindElement("os/nvram")
 	if el == nil {
@@ -25,8 +25,8 @@ func NVRAMElement(domain *etree.Element) (el *etree.Element, file string, err er
 	return el, source.SelectAttrValue("file", ""), nil
 }
 
-// setNVRAM gives the domain its own NVRAM file, named by its id: the name from another host may
-// belong to another domain's file here.
+// setNVRAM gives the domain its own NVRAM file, named by its id: the file name from another host
+// may belong to another domain here.
 func setNVRAM(domain *etree.Element, id string) (name string, err error) {
 	el, _, err := NVRAMElement(domain)
 	if err != nil || el == nil {

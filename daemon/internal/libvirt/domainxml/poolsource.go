@@ -14,12 +14,12 @@ import (
 // PoolSource is the pool and the volume name in a <source>.
 type PoolSource struct{ Pool, Volume string }
 
-// PoolSources maps pool sources to images. A missing source is unknown: its pool is not active, or
-// has no such volume, or the volume is no file or device of this host.
+// PoolSources maps pool sources to images. It lacks a source if its pool is not active or has no
+// such volume, or the volume is no file or device of this host.
 type PoolSources map[PoolSource]hv.Image
 
-// OfPool returns the pool and volume of a source; false if it names none. A source with a mode is
-// reached by QEMU alone, without a path.
+// OfPool returns the pool and volume of a source; false if it names none, or has a mode: then only
+// QEMU reaches the volume, without a path.
 func OfPool(src *libvirtxml.DomainDiskSource) (PoolSource, bool) {
 	if src == nil || src.Volume == nil || src.Volume.Mode != "" {
 		return PoolSource{}, false

@@ -81,8 +81,8 @@ var pathRules = []pathRule{
 	{place: "resource/partition", exact: []string{"/machine"}},
 }
 
-// pathAttributes hold a path whatever it begins with: libvirt's schema accepts a relative path
-// there, and libvirtd, which removes and makes sockets as root, runs in the root directory.
+// pathAttributes hold a path, which may be relative: libvirt's schema permits that, and libvirtd,
+// which removes and makes sockets as root, runs in the root directory.
 var pathAttributes = []string{"@path", "@file", "@socket", "@logFile"}
 
 func isPath(place, value string) bool {

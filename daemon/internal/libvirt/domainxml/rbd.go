@@ -34,7 +34,7 @@ func (rbdProtocol) check(address string, clusters rbd.Clusters) error {
 	return err
 }
 
-// address requires exactly the monitors, the user and the secret of one configured cluster, and
+// address requires the monitors, the user and the secret of exactly one configured cluster, and
 // nothing else (a snapshot, a configuration file, encryption). The source may be all of the image
 // or its beginning.
 func (r rbdProtocol) address(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
@@ -113,7 +113,7 @@ func moveAuth(x *libvirtxml.DomainDisk) {
 	x.Source.Network.Auth, x.Auth = x.Auth, nil
 }
 
-// has ignores monitors, user and secret. Only address decides whether the image has an address.
+// has ignores monitors, user and secret: address checks these.
 func (rbdProtocol) has(source *etree.Element) bool {
 	if source.SelectAttrValue("protocol", "") != medium.ProtocolRBD || source.SelectAttrValue("tls", noTLS) != noTLS {
 		return false

@@ -22,8 +22,8 @@ type Domain struct {
 	Disks     []hv.Disk
 }
 
-// ParseDomain parses the XML of a domain. Without known, a disk with a pool volume has an image of
-// type volume. An RBD image of another cluster has no address.
+// ParseDomain parses the XML of a domain. A disk with a pool volume that known lacks has an image
+// of type volume. An RBD image of a cluster that clusters lacks has no address.
 func ParseDomain(doc string, known PoolSources, clusters rbd.Clusters) (*Domain, error) {
 	var dom libvirtxml.Domain
 	if err := dom.Unmarshal(doc); err != nil {
@@ -180,7 +180,7 @@ func imageOf(src *libvirtxml.DomainDiskSource, format string, clusters rbd.Clust
 	return img, true
 }
 
-// addressOf writes a device address in one line, equal for equal places in the guest.
+// addressOf returns a device address as text, which is equal for equal places in the guest.
 func addressOf(a *libvirtxml.DomainAddress) string {
 	switch {
 	case a == nil:

@@ -19,7 +19,7 @@ func slicesOf(img hv.Image) *libvirtxml.DomainDiskSlices {
 	return &libvirtxml.DomainDiskSlices{Slices: []libvirtxml.DomainDiskSlice{{Type: storageSlice, Size: uint(img.SliceBytes)}}}
 }
 
-// sliceOf returns the slice's size; 0 if hv.Image cannot express it, or without a slice.
+// sliceOf returns the size of a source's slice, 0 without one or if hv.Image cannot express it.
 func sliceOf(src *libvirtxml.DomainDiskSource, format string) int64 {
 	if src.Slices == nil || len(src.Slices.Slices) != 1 || format != "raw" {
 		return 0

@@ -10,11 +10,11 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// The <source> of a disk defines how to open the image: without such a setting the guest could see
-// different content, ciphertext for instance. So the permitted settings are listed, and every
-// other one is reported by name. The rest of a <disk> stays with another image.
+// The <source> of a disk defines how to open the image: without one of these settings the guest
+// could see different content, ciphertext for instance. So the permitted settings are listed, and
+// every other setting is reported by name. Another image changes nothing else in a <disk>.
 
-// sourceAttributes are permitted in the <source> of a disk: they identify the image, or define a
+// sourceAttributes are permitted in the <source> of a disk: they identify the image, or permit a
 // start without it.
 var sourceAttributes = []string{"file", "dev", "pool", "volume", "index", "startupPolicy"}
 
@@ -78,8 +78,8 @@ func peculiarTo(x *libvirtxml.DomainDisk) (lost, setting string) {
 	return uncarried(doc.Root()), setting
 }
 
-// isPlain reports whether the sources of a disk have only paths. Sources other than files,
-// devices, pool volumes and exports are not checked: they belong to no volume.
+// isPlain reports whether the sources of a disk have only paths. It accepts sources other than
+// files, devices, pool volumes and exports: they belong to no volume.
 func isPlain(x *libvirtxml.DomainDisk) bool {
 	if x.Encryption != nil || x.Auth != nil || !isPlainSource(x.Source) {
 		return false

@@ -92,16 +92,16 @@ func (c Settings) LeaseOf(disk *hv.Disk) *Lease {
 }
 
 // Needless lists the leases of a disk's images, before and after a change, that the domain does
-// not need after the change. libvirt has dropped the lease of a suspended guest's top image at the
-// suspend, unless the change has put the image there (newTop). Only with newTop can the lease be
-// dropped without checking that the guest was not resumed meanwhile.
+// not need after the change. A suspended guest needs no lease of its top image. But that lease is
+// listed only if the change has put the image there (newTop). Otherwise libvirt has dropped it at
+// the suspend, and a lease means that the guest was resumed meanwhile.
 func (c Settings) Needless(before, after *hv.Domain, target string, newTop bool) []Lease {
 	now := after.LiveDisk(target)
 	if now == nil {
 		return nil
 	}
 	var needed, images []hv.Image
-	if !newTop || after.State != hv.StatePaused { // a sleeping guest keeps its leases
+	if !newTop || after.State != hv.StatePaused { // a guest in another state keeps its leases
 		needed = append(needed, now.Top())
 	}
 	if now.Mirror != nil { // whether the guest runs or not

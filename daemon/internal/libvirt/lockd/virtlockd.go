@@ -99,7 +99,7 @@ func (l Lease) args(flags uint32) []byte {
 	return binary.BigEndian.AppendUint32(appendString(appendString(nil, l.Lockspace), l.Name), flags)
 }
 
-// RefusedError is virtlockd's answer to a call that it understood and that did nothing.
+// RefusedError is virtlockd's refusal of a call: it understood the call, and did nothing.
 type RefusedError struct{ text string }
 
 func (e *RefusedError) Error() string { return "virtlockd refuses: " + e.text }

@@ -34,7 +34,7 @@ func setting(conf, name string) (bool, error) {
 // Values are the values of a file of settings by name, without quotes.
 type Values map[string]string
 
-// On returns the value of a switch, or otherwise if the file does not have it.
+// On returns the value of a switch, or the value otherwise if the file does not have the switch.
 func (v Values) On(name string, otherwise bool) bool {
 	value, set := v[name]
 	if !set {
@@ -43,7 +43,7 @@ func (v Values) On(name string, otherwise bool) bool {
 	return value != "0"
 }
 
-// Read reads a file of settings. An absent file has none.
+// Read reads a file of settings; an absent file has no settings.
 func Read(path string) (Values, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +62,7 @@ func Read(path string) (Values, error) {
 	return values, nil
 }
 
-// confValue reads a number, or a string in quotes of either kind, before a comment.
+// confValue reads a number, or a string in single or double quotes. A comment may follow.
 func confValue(text string) string {
 	for _, quote := range []string{`"""`, `"`, `'`} {
 		if rest, quoted := strings.CutPrefix(text, quote); quoted {

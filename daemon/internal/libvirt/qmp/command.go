@@ -11,7 +11,7 @@ type Command struct {
 	Arguments any    `json:"arguments,omitempty"`
 }
 
-// RefusedError is the answer of a process that understood a command, and did nothing.
+// RefusedError is a process's refusal of a command: it understood the command, and did nothing.
 type RefusedError struct {
 	Execute string `json:"-"`
 	Class   string `json:"class"`

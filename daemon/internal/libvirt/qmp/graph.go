@@ -27,8 +27,8 @@ type Node struct {
 // image at an address.
 const driverRaw = "raw"
 
-// addressOf returns the address of the image of a node, or "", by the protocol of the address:
-// QEMU names the driver of the node as libvirt names the protocol.
+// addressOf has, by the protocol of an address, the function that returns the address of a node's
+// image, or "". QEMU's driver of the node has the name of the protocol.
 var addressOf = map[string]func(*Node, rbd.Clusters) string{
 	medium.ProtocolNBD: (*Node).export,
 	medium.ProtocolRBD: (*Node).image,
@@ -36,8 +36,8 @@ var addressOf = map[string]func(*Node, rbd.Clusters) string{
 
 // NodesAt finds the nodes with their own connection to an address. Whether such a node may write
 // depends on the format node over it, if any: libvirt opens the lower node with all permissions
-// that a format node could need. So each read-only format node offsets one writable node. An error
-// means that it is unknown how QEMU names the nodes of such an address.
+// that a format node could need. So each read-only format node offsets one writable node. It
+// returns an error if it does not know how QEMU names the nodes of such an address.
 func NodesAt(nodes []Node, address string, clusters rbd.Clusters) (names []string, writable bool, err error) {
 	if addressOf[medium.Of(address).Protocol] == nil {
 		return nil, false, fmt.Errorf("look for %s in QEMU's block graph: its nodes are unknown", address)
@@ -80,7 +80,7 @@ func (n *Node) address(clusters rbd.Clusters) string {
 	return ""
 }
 
-// below returns the node below a raw node, with its file name alone.
+// below returns the node below a raw node. Only its file name is set.
 func (n *Node) below() *Node {
 	options, is := strings.CutPrefix(n.File, optionsPrefix)
 	if !is {
@@ -134,7 +134,8 @@ func exportIn(options []byte) string {
 	return export.URI()
 }
 
-// optionsPrefix precedes the options of a node that no QEMU address can express.
+// optionsPrefix begins a file name of a node that QEMU writes as options, since no address can
+// express the node.
 const optionsPrefix = "json:"
 
 // image returns the address of the RBD image in QEMU's file name of a node. The monitors identify
