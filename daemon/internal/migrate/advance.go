@@ -16,10 +16,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Run brings migrations from one op to the next until ctx ends, also a `volume migrate` and
-// overtaken ops. It begins with the migrations of an earlier daemon, and calls caughtUp after it
-// has looked at all of them. It also continues deletions of sources that wait for the operator,
-// and reports ends of moves that are open at the registry. Resume the runner first.
+// Run brings migrations from one op to the next until ctx ends. This includes a `volume migrate`
+// and overtaken ops. Run begins with the migrations of an earlier daemon, and calls caughtUp after
+// it has looked at all of them. It also continues deletions of sources that wait for the operator,
+// and reports to the registry the ends of moves that are open there. Resume the runner first.
 func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	changes := m.watch.All(ctx)
 	m.Released.ContinueDeletions(ctx)
@@ -71,7 +71,7 @@ func (m *Manager) advance(ctx context.Context, id string) {
 	}
 	last := h.Ops[len(h.Ops)-1]
 	delay := time.Duration(h.Replans()) * replanDelay
-	// A longer wait comes from a clock that was set back.
+	// A longer wait means that the clock was set back.
 	if wait := last.FinishedAt.Add(delay).Sub(m.ports.Now()); wait > 0 && wait <= delay {
 		time.AfterFunc(wait, func() { m.watch.Notify(id) })
 		return
@@ -91,8 +91,8 @@ func (m *Manager) advance(ctx context.Context, id string) {
 	m.retries.forget(id)
 }
 
-// endedMeanwhile asks the registry, after a fence of this host, about a migration that waits for a
-// call. If the registry has ended the migration, a cancel is next.
+// endedMeanwhile handles, after a fence of this host, a migration that waits for a call: if the
+// registry has ended the migration, it returns a cancel.
 func (m *Manager) endedMeanwhile(ctx context.Context, h *history.Migration) (todo move.Goal, requestID string, ok bool) {
 	s := &h.Spec
 	if state, _ := h.State(); !m.env.Move.Behind(s) || state.Final() || state == api.MigrationNeedsOperator || h.Running() != nil {
@@ -112,8 +112,8 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history.Migration) (tod
 }
 
 // Rejoined looks at all open migrations after a fence of this host: the registry may have ended
-// some. The ends of earlier moves are reported soon after, since the registry may have been
-// restored, and accepts no calls of this host before Rejoined has returned.
+// some. The daemon reports the ends of earlier moves soon after: the registry may have been
+// restored, and accepts no calls of this host until Rejoined has returned.
 func (m *Manager) Rejoined(ctx context.Context) error {
 	m.recordEndsSoon()
 	open, err := m.List(ctx, false)
@@ -124,8 +124,8 @@ func (m *Manager) Rejoined(ctx context.Context) error {
 }
 
 // Wake continues the ops that wait for libvirt or the registry, and makes delayed retries of
-// migrations due soon. hypervisor is true if libvirt is available again, registry if the registry
-// is.
+// migrations due soon. hypervisor means that libvirt is available again, registry that the
+// registry is.
 func (m *Manager) Wake(hypervisor, registry bool) {
 	if hypervisor {
 		m.runner.Wake(request.WaitHypervisor)
@@ -142,8 +142,8 @@ func (m *Manager) Wake(hypervisor, registry bool) {
 // confirmed that the migration still belongs to this host.
 func (m *Manager) Epoch(epoch int64) { m.env.Move.RaiseEpoch(epoch) }
 
-// retryLater calls advance again after growing delays. Only the first failure is a warning: a
-// fence may last for hours.
+// retryLater calls advance again after growing delays. It logs only the first failure as a
+// warning: a fence may last for hours.
 func (m *Manager) retryLater(id string, why error) {
 	n := m.retries.schedule(id, why, func() { m.watch.Notify(id) })
 	level := slog.LevelDebug

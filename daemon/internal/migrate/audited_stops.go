@@ -4,13 +4,14 @@ package migrate
 
 import "sync"
 
-// stops has the standstills in the audit trail: the op of each, by migration.
+// stops has the standstills that are in the audit trail: by migration, the op that has stopped.
 type stops struct {
 	mu    sync.Mutex
 	known map[string]string
 }
 
-// noteStop records the op, or none, of a migration's standstill, and reports whether it is new.
+// noteStop records the op at a migration's standstill, or "" for none, and reports whether that is
+// new.
 func (s *stops) noteStop(migration, op string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

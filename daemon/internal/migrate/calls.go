@@ -30,8 +30,9 @@ type Call struct {
 	DstAttachmentID string
 }
 
-// Find returns the migration's id for a subject: this migration, or, of the migrations that
-// started on this attachment, the open one, else the newest. Its error has code no_migration.
+// Find returns the id of the migration that subject names, by its id or its src attachment. Of
+// several migrations it returns the open one, else the newest. If there is none it returns an
+// *api.Error with no_migration.
 func (m *Manager) Find(ctx context.Context, subject string) (string, error) {
 	ids, err := m.History.IDs(ctx)
 	if err != nil {
@@ -92,7 +93,7 @@ func (m *Manager) notFolding(ctx context.Context, h *history.Migration) error {
 		s.VolumeName, s.Dst.Path)
 }
 
-// Complete switches the instance to dst, which must be a copy.
+// Complete switches the instance to dst, if dst is a copy of src.
 func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, error) {
 	return m.call(ctx, move.GoalComplete, c, func(h *history.Migration, state api.MigrationState) error {
 		switch state {
@@ -116,8 +117,8 @@ func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, 
 	})
 }
 
-// registryAnswers refuses a complete that would stop half-way because the registry does not
-// answer.
+// registryAnswers refuses a complete while the registry does not answer: the complete would stop
+// half-way.
 func (m *Manager) registryAnswers(ctx context.Context, h *history.Migration) error {
 	_, err := m.ports.Registry.Migration(ctx, h.Spec.MigrationID)
 	return err
@@ -153,7 +154,7 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 	if err != nil {
 		return api.Migration{}, "", err
 	}
-	defer m.watch.Notify(id) // it is stopped if the cancel has not begun
+	defer m.watch.Notify(id) // Run audits a standstill if the cancel has not begun
 	defer m.cancels.begin(id)()
 	// The cancel continues if the caller disconnects.
 	ctx = context.WithoutCancel(ctx)
@@ -179,8 +180,8 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 	}
 }
 
-// startTakenBack answers a cancel that has undone a start. Without an op id there is more to
-// cancel.
+// startTakenBack returns the start that a cancel has undone, and its op id. Without an op id there
+// is more to cancel.
 func (m *Manager) startTakenBack(ctx context.Context, id string) (api.Migration, string, error) {
 	h, err := m.History.Load(ctx, id)
 	if err != nil {
@@ -204,8 +205,8 @@ func notTakenBack(id, stopped string, err error) error {
 	return &said
 }
 
-// errOtherOpBegan: the manager has begun another op between the look at the migration and the
-// cancel's admission.
+// errOtherOpBegan means that the manager has begun another op between the look at the migration
+// and the cancel's admission.
 var errOtherOpBegan = errors.New("another op has begun")
 
 func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, error) {
@@ -224,10 +225,10 @@ func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, er
 	})
 }
 
-// stopUncommitted stops a copy, or a complete before its commit point, for a cancel, and returns
-// it, or "". It waits for the end of a start, which takes a second; a start that waits for the
-// operator is undone, or continued past its switch. If libvirt does not answer it stops nothing,
-// since the cancel could not begin.
+// stopUncommitted stops, for a cancel, a copy or a complete before its commit point, and returns
+// the stopped call, or "". It waits for the end of a start, which takes a second. It undoes a
+// start that waits for the operator, or continues it past its switch. If libvirt does not answer
+// it stops nothing, since the cancel could not begin.
 func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped string, err error) {
 	h, err := m.History.Load(ctx, id)
 	if err != nil {
@@ -268,8 +269,8 @@ func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped strin
 
 var variants = map[move.Goal][]string{move.GoalCancel: {move.KindRollback}}
 
-// call is the common part of the calls. A repeated call, and a call that an op already serves,
-// gets that op; otherwise check decides.
+// call makes a copy, complete or cancel. If it is repeated, or an op already serves it, it returns
+// that op. Otherwise check decides.
 func (m *Manager) call(ctx context.Context, goal move.Goal, c Call, check func(*history.Migration, api.MigrationState) error) (api.Migration, string, error) {
 	var h *history.Migration
 	o, err := m.admission.Submit(ctx, request.Request{
@@ -297,7 +298,7 @@ func (m *Manager) call(ctx context.Context, goal move.Goal, c Call, check func(*
 	return mig, c.OpID, err
 }
 
-// called returns the migration of a call by hand.
+// called returns the migration of a call, or refuses the call.
 func (m *Manager) called(ctx context.Context, goal move.Goal, c Call) (*history.Migration, error) {
 	id, err := m.Find(ctx, c.Subject)
 	if err != nil {
@@ -333,8 +334,8 @@ func (m *Manager) decideCall(ctx context.Context, h *history.Migration, goal mov
 	return &history.OpInput{Input: move.Input{Spec: h.Spec, RequestID: c.OpID, Why: h.Abandoned()}, Planned: planned}, nil
 }
 
-// notCalledByHand refuses calls on a migration that the registry leads, and on a mirror, unless it
-// waits for the operator.
+// notCalledByHand refuses calls on a migration that the registry leads, and on a mirror that does
+// not wait for the operator.
 func notCalledByHand(h *history.Migration, what move.Goal, state api.MigrationState) error {
 	if h.Spec.LedByRegistry() {
 		return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s on this host: the registry leads it", what, h.Spec.VolumeName)

@@ -4,7 +4,7 @@ package migrate
 
 import "sync"
 
-// cancels counts the served cancel calls by migration.
+// cancels counts, by migration, the cancel calls that are being served.
 type cancels struct {
 	mu      sync.Mutex
 	serving map[string]int

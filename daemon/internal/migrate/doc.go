@@ -11,8 +11,6 @@
 //	history
 //
 // Package plans, and the packages of the steps next to it, have the effects of the ops on the
-// host. They are separate because they change for other reasons: the manager with the promises of
-// the API, a step with the behaviour of QEMU and libvirt. The manager starts ops and reads their
-// results; it changes no disk, and must not know how a step works. DESIGN.md has the definitions,
-// the phases and all interruptions.
+// host. The manager starts ops and reads their results; it changes no disk, and must not know how a
+// step works. DESIGN.md has the definitions, the phases and all interruptions.
 package migrate

@@ -48,18 +48,18 @@ type Manager struct {
 
 	retries retries
 	cancels cancels
-	endsDue chan struct{} // for recordEndsSoon
+	endsDue chan struct{} // wakes keepEndsRecorded
 	stops   stops
 
 	// admission is locked from the look at a migration until its next op is submitted. A request
-	// does not wait for a migration, but for the deletion of a source.
+	// does not wait for a migration to end, but waits for the deletion of a source.
 	admission request.Admission
 }
 
 // Plans returns the plans of a migration's op kinds.
 func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
 
-// Probe returns once no decision about a migration is being made. Decisions are made one after the
+// Probe returns when no decision about a migration is being made. Decisions are made one after the
 // other, and ask libvirt, the registry and the storage, so a hanging decision blocks all others.
 func (m *Manager) Probe(context.Context) error {
 	m.admission.Lock()

@@ -15,11 +15,11 @@ import (
 
 // Observer receives the events of migrations, for metrics.
 type Observer interface {
-	// PhaseDone reports that a phase (start, copy, complete, cancel) has ended well, and its time
-	// since the request.
+	// PhaseDone reports that a phase (start, copy, complete, cancel) has succeeded, and the time
+	// since its request.
 	PhaseDone(phase string, took time.Duration)
-	// GuestStalled reports how long the guest could not write, at "start", at "job" or at the
-	// "switch" that ends the migration.
+	// GuestStalled reports how long the guest could not write: at the "start", when a "job" began,
+	// or at the "switch" that ends the migration.
 	GuestStalled(at string, d time.Duration)
 	// MigrationEnded reports the final state of a migration.
 	MigrationEnded(result api.MigrationState)

@@ -37,7 +37,7 @@ func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	return out, err
 }
 
-// Await returns the status of the request that began with this op when the request has ended,
+// Await returns the status of the request that began with this op, once the request has ended or
 // needs the operator, or ctx ends.
 func (m *Manager) Await(ctx context.Context, opID string) (api.Op, error) {
 	now, err := m.Request(ctx, opID)
@@ -62,7 +62,7 @@ func RenderOp(st *op.Status) api.Op {
 	return out
 }
 
-// madeLocation returns the dst that an ended op of CopySaved or MakeLive has made, otherwise nil.
+// madeLocation returns the dst that an ended op of CopySaved or MakeLive has made, or nil.
 func (m *Manager) madeLocation(ctx context.Context, st *op.Status) (*api.Location, error) {
 	if st.Op.Kind != move.KindCopySaved && st.Op.Kind != move.KindMakeLive || st.State != op.StateDone {
 		return nil, nil

@@ -45,7 +45,7 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 		}
 	case move.DstMade:
 	}
-	if kind := s.DstKind(); kind.Filesystem || kind.Path && plan.CreatesDestination { // the others have an unknown free space
+	if kind := s.DstKind(); kind.Filesystem || kind.Path && plan.CreatesDestination { // other kinds have an unknown free space
 		needed := m.Preflight.NeededBytes(s)
 		free, err := m.Preflight.DestinationFreeBytes(ctx, s)
 		if err != nil {
@@ -63,7 +63,7 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 	return plan, nil
 }
 
-// withoutID replaces the beginning of the migration's id, which differs in each call, by <id>.
+// withoutID replaces the part of the migration's id in the name by <id>: each call has another id.
 func withoutID(l api.Location, id string) api.Location {
 	name := strings.ReplaceAll(l.Name, id[:8], "<id>")
 	l.Path, l.Name = strings.TrimSuffix(l.Path, l.Name)+name, name

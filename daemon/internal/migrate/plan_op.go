@@ -14,15 +14,15 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// followUpID returns the id of a migration's nth op that the manager itself submits. It is the
-// same after a crash, so the op is not submitted twice.
+// followUpID returns the id of a migration's nth op, if the manager itself submits it. The id is
+// the same after a crash, so the op is not submitted twice.
 func followUpID(migrationID string, n int) string {
 	return uuid.NewSHA1(uuid.MustParse(migrationID), fmt.Appendf(nil, "op %d", n)).String()
 }
 
-// planOp plans the next op of a migration. A migration that the registry has ended is only
-// released, or rolled back if src still belongs to the instance. If another program has committed
-// the overlay, the guest is already on src.
+// planOp plans the next op of a migration. If the registry has ended the migration, the op only
+// releases the instance, or rolls back if src still belongs to it. If another program has
+// committed the overlay, the guest is already on src.
 func (m *Manager) planOp(ctx context.Context, h *history.Migration, goal move.Goal) (op.Op, error) {
 	way, err := m.wayOf(ctx, h, goal)
 	if err != nil {
@@ -50,9 +50,9 @@ func (m *Manager) wayOf(ctx context.Context, h *history.Migration, goal move.Goa
 	return way, err
 }
 
-// beginsMirror reports whether a mirror first has to begin with its guest suspended. The mirror
-// follows an op that began it so without another look: if the job is gone, that op finds out, and
-// the manager plans again.
+// beginsMirror reports whether the mirror must first be begun with the guest suspended. After an
+// op that did that it does not look again: if the job is gone, the mirror's op finds out, and the
+// manager plans again.
 func (m *Manager) beginsMirror(ctx context.Context, h *history.Migration) (bool, error) {
 	if last := &h.Ops[len(h.Ops)-1]; last.BeginsMirror() && last.State == op.StateDone {
 		return false, nil

@@ -92,8 +92,8 @@ func (m *Manager) recordEnd(ctx context.Context, h *history.Migration) error {
 	return m.env.Place.RecordEnd(ctx, &h.Spec, last.Op.ID, end, last.Why)
 }
 
-// recordedEnd returns a move's end by this host: the volume is at dst, or at src again. The
-// journal does not know the end of a move that the registry had ended or leads.
+// recordedEnd returns the end of a move by this host's journal: the volume is at dst, or at src
+// again. known is false for a move that the registry leads or has ended itself.
 func recordedEnd(h *history.Migration) (end api.MigrationState, known bool) {
 	if h.Spec.LedByRegistry() || h.Abandoned() != nil {
 		return "", false

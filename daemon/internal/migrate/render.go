@@ -17,7 +17,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// render returns the API's document of a migration.
 func (m *Manager) render(h *history.Migration) api.Migration {
 	mig, _ := m.renderPaced(h)
 	return mig
@@ -66,7 +65,7 @@ func (m *Manager) renderPaced(h *history.Migration) (api.Migration, move.PacingK
 	return mig, pacing
 }
 
-// remark describes the difference between the migration's result and the caller's expectation.
+// remark describes how the migration's result differs from the caller's request.
 func remark(h *history.Migration, state api.MigrationState) string {
 	var remarks []string
 	if state.Final() {

@@ -11,7 +11,7 @@ import (
 
 const maxRetryDelay = 10 * time.Second
 
-// retries are the migrations with a next op that could not begin.
+// retries has the migrations with a next op that could not begin.
 type retries struct {
 	mu   sync.Mutex
 	byID map[string]*attempts
@@ -27,7 +27,6 @@ func (s *retries) why(id string) error {
 	return nil
 }
 
-// attempts are a migration's attempts since the last expedite.
 type attempts struct {
 	n       int
 	why     error
@@ -35,7 +34,7 @@ type attempts struct {
 	next    *time.Timer
 }
 
-// schedule counts a failed attempt, and calls f when the next one is due.
+// schedule counts a failed attempt, and calls f when the next attempt is due.
 func (s *retries) schedule(id string, why error, f func()) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +63,7 @@ func (s *retries) forget(id string) {
 	}
 }
 
-// expedite makes the next attempts of all migrations due soon, after a change.
+// expedite makes the next attempts of all migrations due soon.
 func (s *retries) expedite() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

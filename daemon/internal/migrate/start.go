@@ -26,7 +26,7 @@ type StartRequest struct {
 }
 
 // Start makes all checks, stores the migration and begins it. It returns once the registry has
-// granted or refused the lock. A repeated request gets the same migration.
+// granted or refused the lock. A repeated request returns the same migration.
 func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, error) {
 	o, err := m.admission.Submit(ctx, request.Request{
 		OpID: req.OpID, Kind: move.KindStart, Body: req,
@@ -94,8 +94,8 @@ func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
 	return nil
 }
 
-// checkByHand refuses a mirror step by step: a person could do nothing between start and complete,
-// and src is not frozen.
+// checkByHand refuses the separate start of a mirror: an operator could do nothing between start
+// and complete, and src is not frozen.
 func checkByHand(s *move.Spec, req StartRequest) error {
 	switch {
 	case s.Method != move.MethodMirror || req.Composite:
@@ -106,12 +106,12 @@ func checkByHand(s *move.Spec, req StartRequest) error {
 	return preflight.OnlyMirrored(s, "is not done step by step; use `volferryctl volume migrate`, or stop the instance")
 }
 
-// grantBound is how long a request waits for the registry's answer before it returns the present
+// grantBound is how long a request waits for the registry's grant before it returns the present
 // state.
 const grantBound = 10 * time.Second
 
-// granted waits until the start has its lock or a refusal. A repeated request gets the same
-// answer: a start that got its lock is a migration, even if it failed later.
+// granted waits until the start has its lock or a refusal. A start that got its lock is a
+// migration, even if it failed later, so a repeated request gets the same answer.
 func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, error) {
 	ctx, cancel := context.WithTimeout(ctx, grantBound)
 	defer cancel()
@@ -134,8 +134,8 @@ func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, 
 	return m.Get(ctx, id)
 }
 
-// refuseParked takes back a start that would wait for an op that waits for the operator, and
-// returns the refusal. A start does wait for another migration (DESIGN.md, section 4).
+// refuseParked undoes a start that would wait for a parked op, and returns the refusal. A start
+// may wait for another migration (DESIGN.md, section 4).
 func (m *Manager) refuseParked(ctx context.Context, opID string) error {
 	st, err := m.runner.Status(ctx, opID)
 	if err != nil {

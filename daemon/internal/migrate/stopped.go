@@ -35,12 +35,12 @@ func (m *Manager) stopped(h *history.Migration) *history.Standstill {
 
 var errCancelNotBegun = api.Errorf(api.CodeStateForbidden, "a cancel has stopped what ran, and has not begun itself: volferryd ended meanwhile, or could not begin it; nothing was taken back yet")
 
-// heldUpAfter is how long the next op may be delayed without a standstill, as by a restart of
-// libvirt or of the registry.
+// heldUpAfter is how long the next op may be delayed without a standstill, for example by a
+// restart of libvirt or the registry.
 const heldUpAfter = 10 * time.Minute
 
-// heldUp returns the standstill of a migration with a next op that always fails, for example
-// because its guest is saved.
+// heldUp returns the standstill of a migration with a next op that always fails to begin, for
+// example because the guest is saved.
 func (m *Manager) heldUp(h *history.Migration) *history.Standstill {
 	why := m.retries.why(h.Spec.MigrationID)
 	if _, _, more := h.Next(); !more || why == nil {
@@ -95,8 +95,8 @@ func (m *Manager) auditStop(ctx context.Context, id string, silent bool) {
 	})
 }
 
-// worksOn reports, from memory, whether an op of the migration is at work and does not wait for
-// the operator.
+// worksOn reports, from memory, whether an op of the migration runs and does not wait for the
+// operator.
 func (m *Manager) worksOn(id string) bool {
 	return slices.ContainsFunc(m.runner.Active(), func(st op.Status) bool {
 		return st.Op.Group == id && !st.State.Final() && st.State != op.StateNeedsOperator

@@ -19,7 +19,7 @@ func (m *Manager) Get(ctx context.Context, id string) (api.Migration, error) {
 	return m.render(h), nil
 }
 
-// List returns the migrations of this host, oldest first: the open ones, or all.
+// List returns the migrations of this host, oldest first: all, or only the open ones.
 func (m *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
 	out := []api.Migration{}
 	err := m.each(ctx, all, func(mig PacedMigration) { out = append(out, mig.Migration) })
@@ -66,8 +66,8 @@ func (m *Manager) each(ctx context.Context, all bool, visit func(PacedMigration)
 	return nil
 }
 
-// Watch yields the migration now and after each change, until it has ended or ctx ends. Seq grows
-// with the journal; progress keeps the Seq of the last record.
+// Watch yields the migration now and after each change, until the migration or ctx ends. Seq grows
+// with the journal; an event about progress has the Seq of the last record.
 func (m *Manager) Watch(ctx context.Context, id string, yield func(api.Event) bool) error {
 	for range m.watch.Of(ctx, id) {
 		h, err := m.History.Load(ctx, id)

@@ -21,7 +21,7 @@ import (
 
 // runJob begins the block job of a direction unless it runs, and waits until the job is ready, or
 // has made no progress for stallTimeout (0: no limit). The job yields to its guest according to
-// paced. Without an error the job then has only the operator's limit.
+// paced. After success it has only the operator's limit.
 func (e *Env) runJob(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, stallTimeout time.Duration, paced jobPacing) (ready bool, err error) {
 	pacer := e.pacedJob(ctx, s, to, paced)
 	defer func() { e.countPaced(pacer.Paced()) }()
@@ -52,12 +52,12 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *move.Spec, to move.Direc
 		}
 		switch {
 		case begun != 0 && begun != disk.Dom.Run:
-			// The job began in a QEMU that was not looked at, and may lack writes (MustHold): the
-			// undo of a commit ends it, and the next op ends a copy.
+			// The job began in a QEMU of unknown version, and may lack writes (MustHold). The undo
+			// of a commit ends such a job, and the next op ends a copy.
 			return false, look.GuestRestarted(s)
 		case ready:
 			if err := e.unpaceJob(ctx, s); err != nil {
-				// A ready job has no limit, whatever is set.
+				// A limit has no effect on a ready job.
 				e.log.Debug("cannot lift the limit of a block job that is ready", "migration", s.MigrationID, "err", err)
 			}
 			return true, look.MayName(disk, s, to) // otherwise the guest would be paused in vain
@@ -116,12 +116,12 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *move.Spec, to move.Direc
 	}
 }
 
-// behindBytes is how much a background job may have left when the guest is paused: any disk writes
-// that well within DrainBound.
+// behindBytes is how much a background job may still have to copy when the guest is paused: any
+// disk writes that well within DrainBound.
 const behindBytes = 16 << 20
 
-// caughtUp reports whether the guest may be paused for the end of a job. A ready background job
-// may fall behind its guest again.
+// caughtUp reports whether the guest may be paused for the end of the job. A background job may
+// fall behind its guest again after it was ready.
 func (e *Env) caughtUp(ctx context.Context, s *move.Spec, to move.Direction, mirror *hv.Mirror) (bool, error) {
 	if mirror == nil || !mirror.Ready || !move.InBackground(s, to) {
 		return mirror != nil && mirror.Ready, nil
@@ -138,7 +138,7 @@ type standstill struct {
 	seen hv.Job
 }
 
-// since takes a sample, nil if the job's state is unknown.
+// since returns how long the job has made no progress. job is nil if the job's state is unknown.
 func (s *standstill) since(now time.Time, job *hv.Job) time.Duration {
 	switch {
 	case job == nil && s.at.IsZero():
@@ -169,8 +169,8 @@ func (e *Env) reportJob(ctx context.Context, s *move.Spec, pace *meter, pacing m
 	return job
 }
 
-// Begin begins the job of a direction. While another job has the disk, the op waits for a backup,
-// or is tried again.
+// Begin begins the job of a direction. If a backup has the disk, the op waits for its end; if
+// another job, the op is tried again.
 func (e *Env) Begin(ctx context.Context, s *move.Spec, to move.Direction) error {
 	var err error
 	if to.End == move.OnSrc {
@@ -189,7 +189,7 @@ func (e *Env) Begin(ctx context.Context, s *move.Spec, to move.Direction) error 
 		s.Target, s.InstanceName, err))
 }
 
-// AwaitBackup makes the op wait while another program's backup has the disk of the running guest.
+// AwaitBackup makes the op wait while another program's backup uses the disk of the running guest.
 func (e *Env) AwaitBackup(ctx context.Context, s *move.Spec) error {
 	if !e.BackupAtWork(ctx, s) {
 		return nil
@@ -198,19 +198,19 @@ func (e *Env) AwaitBackup(ctx context.Context, s *move.Spec) error {
 		"the switch of volume %s waits for the end of a backup of disk %s of instance %s; `%s` ends it", s.VolumeName, s.Target, s.InstanceName, shell.Line("virsh", "domjobabort", "--", s.InstanceName)))
 }
 
-// BackupAtWork reports whether another program's backup has the disk.
+// BackupAtWork reports whether another program's backup uses the disk.
 func (e *Env) BackupAtWork(ctx context.Context, s *move.Spec) bool {
 	job, err := e.jobs.Job(ctx, s.InstanceID, s.Target)
 	return err == nil && job != nil && job.Kind == hv.JobBackup
 }
 
-// MayBegin refuses a job on a disk with an unexpected chain, or in a domain that has snapshots.
+// MayBegin refuses a job on a disk with an unexpected chain, or of a domain that has snapshots.
 func MayBegin(d *move.DiskState, s *move.Spec) error {
 	switch {
 	case !d.Active:
 		return look.GuestIsOff(s)
 	case d.Live != s.Before():
-		// Without an overlay QEMU would make a full copy, and zero dst.
+		// Without an overlay QEMU would make a full copy, and write zeros to dst.
 		return look.ChainChanged(s, d)
 	case d.Dom.Snapshots+d.Dom.Checkpoints > 0:
 		return look.SnapshotsLost(s, d.Dom)
@@ -243,8 +243,9 @@ func (p *meter) rate(now time.Time, done int64) int64 {
 }
 
 // abortCommit ends the commit job of a cancel. The job is not synchronous, so the guest need not
-// be paused. With another job, or another image on top, it changes nothing: another program may
-// have pivoted our job to src, which the next cancel finds (CommittedByOthers).
+// be paused. abortCommit changes nothing if the disk has another job, or another image on top:
+// another program may have pivoted our job to src, which the next cancel finds
+// (CommittedByOthers).
 func (e *Env) abortCommit(ctx context.Context, s *move.Spec) error {
 	e.progress.Clear(s.MigrationID)
 	disk, err := e.look.ConfirmDisk(ctx, s)
@@ -266,7 +267,7 @@ func (e *Env) observeJob(to move.Direction) op.ObserveFunc[move.Spec] {
 		if err != nil {
 			return op.Unknown, err
 		}
-		// Do finds the reason why a job is not ready.
+		// If a job is not ready, Do finds the reason.
 		ready, err := e.caughtUp(ctx, s, to, disk.Ours(to, s))
 		return op.DoneIf(ready && look.MayName(disk, s, to) == nil), err
 	}

@@ -15,7 +15,8 @@ import (
 
 // CatchUpToAbort waits until a background job into dst can be ended quickly: a job that was ready
 // copies the rest before it ends, with the guest paused. If the job does not catch up, the guest's
-// writes are limited until it is over. If it still does not, the cancel is refused.
+// writes are limited until it has ended. If the job still does not catch up, the cancel is
+// refused.
 func (e *Env) CatchUpToAbort(ctx context.Context, s *move.Spec) error {
 	if !s.Background() {
 		return nil
@@ -46,8 +47,8 @@ func (e *Env) EndCatchUp(ctx context.Context, s *move.Spec) error {
 	return e.limitForCommit(ctx, s, 0)
 }
 
-// catchesUp waits until our job into dst has caught up, is gone, or was never ready and so can be
-// ended at once. It returns false if the job made no progress for CommitBound.
+// catchesUp waits until the migration's job into dst has caught up, is gone, or was never ready
+// and so can be ended at once. It returns false if the job made no progress for CommitBound.
 func (e *Env) catchesUp(ctx context.Context, s *move.Spec, pacing move.Pacing) (bool, error) {
 	least, since, pace := int64(math.MaxInt64), e.now(), meter{}
 	_, _, fenced := e.fence.Behind(s)

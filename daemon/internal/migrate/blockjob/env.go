@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package blockjob has the steps that run a block job of QEMU: a mirror to dst, a copy in the
-// background, or a commit into src. A job that could not store a block is replaced by another,
-// which writes everything.
+// background, or a commit into src. If a job could not store a block, another job replaces it and
+// writes everything.
 package blockjob
 
 import (

@@ -17,7 +17,8 @@ import (
 )
 
 // A failed flush reports lost writes only once (image.NotStoredError): the next flush succeeds,
-// and proves nothing. Proof is to write the data again, by another job, or to compare both images.
+// and proves nothing. Proof is a new write of the data, by another job, or a comparison of both
+// images.
 
 // qemuFlushes reports whether QEMU flushes the writes of the disk's job. Then the kernel reports
 // lost writes also to QEMU, and the job fails.
@@ -56,12 +57,12 @@ func (e *Env) FlushBeforeSwitch(ctx context.Context, r *op.Run, s *move.Spec, to
 	if err := e.flushEnd(ctx, s, to, disk, e.images.Flush, keep); err != nil || !note.Flushing {
 		return err
 	}
-	return keep(false) // the outcome stays known while the op waits before the pause
+	return keep(false) // remember the outcome while the op waits for the pause
 }
 
 // FlushInPause makes sure that the job's writes are on stable storage: after the pivot they cannot
-// be repeated. It does nothing if QEMU flushes the end in the pivot, or for an end at an address:
-// its server is not asked with the guest paused.
+// be repeated. It does nothing if QEMU flushes the end in the pivot, or if the end is at an
+// address: its server is not asked with the guest paused.
 func (e *Env) FlushInPause(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	if qemuFlushes(disk, s) || !to.Kind(s).Witnessed {
 		return nil
@@ -94,8 +95,8 @@ func (e *Env) flushInTime(ctx context.Context, path string) error {
 	}
 }
 
-// flushEnd flushes the end of a job. If QEMU does not flush it, keep first stores that the outcome
-// is unknown, which a later flush could not show.
+// flushEnd flushes the end of a job. If QEMU does not flush the end, the callback keep first
+// stores that the outcome is unknown: a later flush could not show that.
 func (e *Env) flushEnd(ctx context.Context, s *move.Spec, to move.Direction, disk *move.DiskState, flush func(context.Context, string) error, keep func(flushing bool) error) error {
 	alone := !qemuFlushes(disk, s)
 	if alone {
@@ -135,9 +136,9 @@ func endNotStored(s *move.Spec, err error) error {
 	return api.Errorf(api.CodeIOError, "%v; instance %s was not switched there, and goes on where it was: mend the storage and %s", err, s.InstanceName, goesOn)
 }
 
-// srcNotStored stops a mirror for the operator before its switch, with guest and job running: dst
-// may be the only image with the writes that src could not store, and a cancelled mirror deletes
-// dst.
+// srcNotStored returns the error that stops a mirror for the operator before its switch, with
+// guest and job running: dst may be the only image with the writes that src could not store, and a
+// cancelled mirror deletes dst.
 func srcNotStored(s *move.Spec, err error) error {
 	return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%v: that is what was written to volume %s last; %s has what the guest has written since the mirror began, and may lack what was lost before: "+
 		"mend the storage; `%s` goes on to %[3]s, and `%s` stays at %[6]s and deletes %[3]s", err, s.VolumeName, s.Dst.Path,
@@ -154,12 +155,13 @@ func lostUnderJob(s *move.Spec, to move.Direction, err error) error {
 		"which goes on to %s; a cancel, or a complete with the instance off, goes on with what is stored", err, s.VolumeName, s.Dst.Path, s.Target, s.InstanceName, s.Dst.Path)
 }
 
-// HeldUp is a reason for an unknown result of a flush, for a repeated step.
+// HeldUp is the reason for an unknown result of a flush in a repeated step.
 const HeldUp = "volferryd ended or was held up"
 
 var pausedTooLong = fmt.Sprintf("the guest was paused for %s", move.DrainBound)
 
-// FlushUnanswered ends an op that does not know the result of the end's flush.
+// FlushUnanswered returns the error that ends an op because the result of the end's flush is
+// unknown.
 func FlushUnanswered(s *move.Spec, to move.Direction, why string) error {
 	what := fmt.Sprintf("%s while %s was flushed, and nobody knows whether it has stored what was written to it", why, to.Image(s).Path)
 	if s.Method == move.MethodMirror {
@@ -168,13 +170,13 @@ func FlushUnanswered(s *move.Spec, to move.Direction, why string) error {
 	return &move.WorldChangedError{What: what}
 }
 
-// EndNotStored reports whether dst may lack writes of the running job because a flush failed: then
-// another job must replace it.
+// EndNotStored reports whether a failed flush means that dst may lack writes of the running job.
+// Then another job must replace it.
 func (e *Env) EndNotStored(ctx context.Context, s *move.Spec) (bool, error) {
 	return e.history.EndNotStored(ctx, s)
 }
 
-// jobIsWhole ends an op that would adopt such a job: the next op begins another.
+// jobIsWhole refuses to adopt a job with lost writes: the next op begins another.
 func (e *Env) jobIsWhole(ctx context.Context, s *move.Spec) error {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil || disk.Ours(move.ToDst, s) == nil {
@@ -187,8 +189,8 @@ func (e *Env) jobIsWhole(ctx context.Context, s *move.Spec) error {
 	return err
 }
 
-// HearOfLostWrites flushes dst before another job writes all of it again: Linux would report
-// writes that the previous job lost after its failed flush at the new job's flush.
+// HearOfLostWrites flushes dst before another job writes all of it again. If the previous job lost
+// writes after its failed flush, Linux would otherwise report them to the new job's flush.
 func (e *Env) HearOfLostWrites(ctx context.Context, s *move.Spec) {
 	if err := e.images.Flush(ctx, s.Dst.Path); err != nil {
 		e.log.Info("dst lacks more of what the job before has written; the next job writes all of it", "migration", s.MigrationID, "dst", s.Dst.Path, "err", err)
@@ -203,7 +205,7 @@ type settledNote struct {
 }
 
 // EndIsStored makes sure that the end is on stable storage before the old images are removed: with
-// some cache modes QEMU does not flush. After a failed flush only a comparison proves it.
+// some cache modes QEMU does not flush. After a failed flush only a comparison proves that.
 func (e *Env) EndIsStored(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	var note settledNote
 	if _, err := r.Noted(SettleStep, &note); err != nil {
@@ -226,8 +228,8 @@ func (e *Env) EndIsStored(ctx context.Context, r *op.Run, s *move.Spec, to move.
 	return e.sameAsLeft(ctx, s, to, disk, note)
 }
 
-// sameAsLeft makes sure that the end reads as the old images. The guest must be off, and stays
-// off: only the end has its writes since the switch.
+// sameAsLeft makes sure that the end reads as the old images. The guest must be off, and stays off
+// until then: only the end has the guest's writes since the switch.
 func (e *Env) sameAsLeft(ctx context.Context, s *move.Spec, to move.Direction, disk *move.DiskState, note settledNote) error {
 	end := to.Image(s).Path
 	if err := e.guards.Set(s.InstanceID, s.Owner(), fmt.Sprintf("%s may not have stored what instance %s wrote before it was switched there: do not start it before the last call of migration %s, made once more, has looked",

@@ -36,7 +36,6 @@ func (p jobPacing) pacing() move.Pacing {
 // PacedFoldBound is how long pacing may make a fold take.
 const PacedFoldBound = 10 * time.Minute
 
-// jobPace is the pacer of a job with its measurements.
 type jobPace struct {
 	*copy.JobPacer
 	stats       func() (copy.GuestLatency, bool)
@@ -44,7 +43,7 @@ type jobPace struct {
 	synchronous bool
 }
 
-// pacedJob makes the pacer of a job that is begun or adopted. Nothing is stored: the op that
+// pacedJob returns the pacer of a job that is begun or adopted. Nothing is stored: the op that
 // adopts a job paces it, whatever limit the job has.
 func (e *Env) pacedJob(ctx context.Context, s *move.Spec, to move.Direction, paced jobPacing) *jobPace {
 	p := &jobPace{stats: transfer.GuestLatency(ctx, e.transfer.GuestStats(s)), paced: paced, synchronous: !move.InBackground(s, to)}
@@ -64,14 +63,14 @@ func (p *jobPace) keepShare(opts api.CopyOptions) float64 {
 	return transfer.KeepShare(opts.Pace)
 }
 
-// blockCopyOptions returns the options of the copy job into dst. Only a mirror has the operator's
+// blockCopyOptions returns the options of the copy job into dst. Only a mirror gets the operator's
 // bandwidth: a fold is short, and the guest waits for it.
 func (e *Env) blockCopyOptions(s *move.Spec) hv.BlockCopyOptions {
 	opts := hv.BlockCopyOptions{Shallow: s.Method == move.MethodOverlay, Synchronous: true}
 	if base := s.DstChain()[1:]; len(base) > 0 {
-		// libvirt puts dst over its base images in the pivot. Until then a write of less than a
-		// cluster would hide the rest of the cluster. So only the job may write, in whole clusters
-		// of the image.
+		// libvirt puts dst over its base images only in the pivot. Until then a write of less than
+		// a cluster would hide the rest of the cluster. So only the job may write, and only whole
+		// clusters.
 		opts.Backing, opts.Synchronous, opts.GranularityBytes = base, false, image.ClusterBytes
 	}
 	if s.Method == move.MethodMirror {

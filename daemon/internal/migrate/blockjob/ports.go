@@ -10,13 +10,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-// domains reads a domain and its process.
 type domains interface {
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
 	Process(ctx context.Context, id, target string) (hv.Process, error)
 }
 
-// jobs begins, watches and ends the block job of a live disk.
 type jobs interface {
 	BlockCopy(ctx context.Context, id, target string, dst hv.Image, opts hv.BlockCopyOptions) error
 	CommitActive(ctx context.Context, id, target string, bytesPerSecond int64) error
@@ -25,7 +23,6 @@ type jobs interface {
 	AbortJob(ctx context.Context, id, target string) error
 }
 
-// limits limits the writes of a guest.
 type limits interface {
 	LiveWriteLimit(ctx context.Context, id, target string) (bytesPerSecond int64, err error)
 	PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error

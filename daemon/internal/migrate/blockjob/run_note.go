@@ -15,12 +15,12 @@ import (
 // RunNote is written before the definition names dst or, where the pivot comes first, before the
 // pivot.
 type RunNote struct {
-	// Run identifies the guest's process, and Top is the stamp of the image that receives its
-	// writes, while the guest is paused.
+	// Run identifies the guest's process. Top is the stamp, while the guest is paused, of the
+	// image that receives its writes.
 	Run int         `json:"run"`
 	Top image.Stamp `json:"top"`
-	// DstNewer: dst had writes that the old image lacks. Since then a write to the old image may
-	// be an incomplete copy of dst.
+	// DstNewer means that dst had writes that the old image lacks. If the old image is written
+	// after that, it may be an incomplete copy of dst.
 	DstNewer bool `json:"dst_newer,omitempty"`
 	// Asked: libvirt was asked for the pivot of a background job, with unknown result. End is the
 	// stamp of the job's target before that.
@@ -29,7 +29,7 @@ type RunNote struct {
 	move.FlushingNote
 }
 
-// NoteRun notes the paused guest's process and the stamp of the image that receives its writes.
+// NoteRun writes a RunNote about the paused guest.
 func (e *Env) NoteRun(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	stamp, err := e.seal.StampToKeep(ctx, s.Top())
 	if err != nil {
@@ -38,9 +38,9 @@ func (e *Env) NoteRun(ctx context.Context, r *op.Run, s *move.Spec, to move.Dire
 	return r.Note(ctx, RunNote{Run: disk.Dom.Run, Top: stamp})
 }
 
-// NoteAsked is NoteRun right before libvirt is asked for the pivot of a background job. The server
-// of an end at an address would report only the size, and is not asked with the guest paused.
-// before is the note of an earlier try.
+// NoteAsked is NoteRun right before libvirt is asked for the pivot of a background job. It takes
+// no stamp of an end at an address: the server would report only the size, and is not asked with
+// the guest paused. before is the note of an earlier try.
 func (e *Env) NoteAsked(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState, before RunNote) error {
 	note := RunNote{Run: disk.Dom.Run, Asked: true}
 	var err error

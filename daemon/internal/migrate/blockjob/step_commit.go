@@ -20,9 +20,9 @@ type slowNote struct {
 	move.FoldingNote
 }
 
-// StepCommit folds the overlay back into src while the guest runs, by a commit job. QEMU's commit
-// has no synchronous mode. So a guest that writes faster than the job is first limited and then,
-// by the next step, paused: the job always ends.
+// StepCommit folds the overlay back into src by a commit job while the guest runs. QEMU's commit
+// has no synchronous mode. So a guest that writes faster than the job is first limited and then
+// paused by the next step: the job always ends.
 func (e *Env) StepCommit() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		var note slowNote
@@ -42,7 +42,7 @@ func (e *Env) StepCommit() op.Step {
 			}
 		}
 		folding := move.FoldingNote{Folding: true}
-		if note.Pause || !note.Folding { // the pause was for a job that is gone
+		if note.Pause || !note.Folding { // the pause was for a job that has ended
 			if err := r.Note(ctx, slowNote{Throttled: note.Throttled, FoldingNote: folding}); err != nil {
 				return err
 			}

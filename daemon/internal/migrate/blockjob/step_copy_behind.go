@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// StepCopyBehind is StepMirror with a background job. A guest that writes faster than the job is
-// limited until the switch is over. If that does not suffice, the step is refused: the rest would
+// StepCopyBehind is StepMirror with a background job. It limits a guest that writes faster than
+// the job until the switch is over. If that does not suffice, it returns an error: the rest would
 // have to be copied in the pause.
 func (e *Env) StepCopyBehind() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {

@@ -14,12 +14,12 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// StepMirror makes dst equal to the disk of the running guest, with synchronous writes, so that it
-// converges under any load. Method overlay folds the overlay into a dst that equals src, by a
-// shallow copy; method mirror copies everything. It ends when the job is ready. A dst of another
-// size would end the job at once, without a reason.
+// StepMirror makes dst equal to the disk of the running guest. The job writes to both
+// synchronously, so it converges under any load. Method overlay folds the overlay into a dst that
+// equals src, by a shallow copy; method mirror copies everything. The step ends when the job is
+// ready. A dst of another size would end the job at once, without a reason.
 //
-// It has no undo: the next try adopts the job, or a cancel ends it with the guest paused
+// The step has no undo: the next try adopts the job, or a cancel ends it with the guest paused
 // (AbortSteps).
 func (e *Env) StepMirror() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
@@ -43,14 +43,14 @@ func (e *Env) StepMirror() op.Step {
 	return seal.JobProvided(move.Step(MirrorStep, do, nil, e.observeJob(move.ToDst)), e.seal.SrcUnchanged, e.seal.DstUnchanged, e.jobIsWhole)
 }
 
-// The steps that begin a job into dst.
+// These steps begin a job into dst.
 const (
 	MirrorStep     = "mirror"
 	CopyBehindStep = "copy_in_background"
 )
 
-// How a mirror waits for a stopped guest. A restarted guest is mirrored from the beginning. The
-// waiting mirror has no lock that other ops of the instance need.
+// A mirror that waits for a stopped guest has these settings. A restarted guest is mirrored from
+// the beginning. The waiting mirror has no lock that other ops of the instance need.
 const (
 	OffBound = time.Minute
 	offPoll  = time.Second
@@ -71,8 +71,7 @@ func (e *Env) mayMirror(ctx context.Context, s *move.Spec) error {
 		s.InstanceName, s.VolumeName, OffBound)
 }
 
-// StepReady refuses the switch unless the mirror is ready, so that the guest is not paused in
-// vain.
+// StepReady refuses the switch unless the mirror is ready: the guest would be paused in vain.
 func (e *Env) StepReady() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error {
 		e.progress.Clear(s.MigrationID)

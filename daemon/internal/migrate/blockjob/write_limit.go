@@ -16,10 +16,10 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// WriteLimit is the journal's record of a migration's limit on the writes of its guest. It exists
-// from before the first change until the disk has its own limit again. A commit that does not
-// catch up, and the room for overlays, are reasons for a limit. The lower one counts, unless the
-// owner's limit is lower.
+// WriteLimit is the journal's record of a migration's limit on the writes of its guest. The record
+// exists from before the first change until the disk has its own limit again. The reasons for a
+// limit are a commit that does not catch up, and the room for overlays. The lowest of their limits
+// and the owner's counts.
 type WriteLimit struct {
 	InstanceID   string `json:"instance_id"`
 	InstanceName string `json:"instance_name"`
@@ -32,10 +32,10 @@ type WriteLimit struct {
 	// have.
 	Is   int64  `json:"is"`
 	Next *int64 `json:"next,omitempty"`
-	// The limits for the commit and for the room; 0 is none.
+	// Commit is the limit for the commit, Space for the room; 0 is none.
 	Commit int64 `json:"commit,omitempty"`
 	Space  int64 `json:"space,omitempty"`
-	// Theirs is the limit that another program has set meanwhile, which is not changed.
+	// Theirs is a limit that another program has set meanwhile, and that stays.
 	Theirs *int64 `json:"theirs,omitempty"`
 	// With are the targets of disks in this disk's throttle group, which get the limit too.
 	With []string `json:"with,omitempty"`
@@ -79,9 +79,9 @@ func (e *Env) WriteLimits(ctx context.Context) (map[string]WriteLimit, error) {
 }
 
 // LimitForSpace limits the guest to this many bytes per second because the room for overlays is
-// short (0 ends that), and returns the new record. Under the lock, so that no step removes the
-// limit meanwhile, it first calls still: unless the overlay receives the guest's writes, nothing
-// changes, and the op that moves the guest removes the limit.
+// short (0 removes that limit), and returns the new record. It calls the callback still under the
+// lock, so that no step removes the limit meanwhile. If the overlay does not receive the guest's
+// writes, nothing changes: the op that moves the guest removes the limit.
 func (e *Env) LimitForSpace(ctx context.Context, s *move.Spec, bytesPerSecond int64, still func() (bool, error)) (WriteLimit, error) {
 	e.writeLimits.Lock()
 	defer e.writeLimits.Unlock()
@@ -122,8 +122,8 @@ func (e *Env) EndWriteLimits(ctx context.Context, s *move.Spec) (left string, er
 		s.Target, *l.Theirs, l.Before, shell.Line("virsh", "blkdeviotune", "--", s.InstanceName, s.Target)), nil
 }
 
-// setWriteLimit changes the reasons with change, sets the resulting limit of the disk, and returns
-// the new record. The caller holds writeLimits.
+// setWriteLimit changes the record's reasons by the function change, sets the resulting limit on
+// the disk, and returns the new record. The caller holds writeLimits.
 func (e *Env) setWriteLimit(ctx context.Context, s *move.Spec, change func(*WriteLimit)) (WriteLimit, error) {
 	l := WriteLimit{InstanceID: s.InstanceID, InstanceName: s.InstanceName, Target: s.Target}
 	data, err := e.blobs.Blob(ctx, writeLimitKey(s.MigrationID))
@@ -180,8 +180,8 @@ func (e *Env) setWriteLimit(ctx context.Context, s *move.Spec, change func(*Writ
 	return l, e.keepWriteLimit(ctx, s, &l, &before, nothing)
 }
 
-// lookAtWriteLimit reads the limit of the disk, and records in l which program set it. kept: l was
-// in the journal.
+// lookAtWriteLimit reads the limit of the disk, and records in l which program has set it. kept
+// means that l was in the journal.
 func (e *Env) lookAtWriteLimit(ctx context.Context, s *move.Spec, l *WriteLimit, kept bool) (now int64, err error) {
 	if now, err = e.limits.LiveWriteLimit(ctx, s.InstanceID, s.Target); err != nil {
 		return 0, err
@@ -225,8 +225,8 @@ func (e *Env) WarnGroup(migrationID, instance, target string, with []string) {
 	e.log.Warn("the limit on the writes of a disk changes for other disks of its throttle group too", "instance", instance, "migration", migrationID, "target", target, "with", with)
 }
 
-// keepWriteLimit writes the record to the journal if it changed. over: no limit of ours remains,
-// and the record is removed.
+// keepWriteLimit writes the record to the journal if it changed. over means that no limit of the
+// migration remains; then it removes the record.
 func (e *Env) keepWriteLimit(ctx context.Context, s *move.Spec, l, before *WriteLimit, over bool) error {
 	if over {
 		return e.forgetWriteLimit(ctx, s)

@@ -18,7 +18,7 @@ type Feed struct {
 	subs map[*Follower]bool
 }
 
-// Follower follows one migration or all. It receives from Wake after changes since the last Take.
+// Follower follows one migration or all. Its Wake receives after changes since the last Take.
 type Follower struct {
 	Wake chan struct{}
 
@@ -97,7 +97,7 @@ func (w *Feed) All(ctx context.Context) iter.Seq[string] {
 	return w.follow(ctx, NewFollower(""))
 }
 
-// Of yields at once, and again after each change of one migration, until ctx ends.
+// Of yields at once, and again after each change of the migration, until ctx ends.
 func (w *Feed) Of(ctx context.Context, id string) iter.Seq[string] {
 	f := NewFollower(id)
 	f.notify(id)

@@ -37,7 +37,8 @@ func (o *Op) overtaken() bool {
 	return o.Undone() && move.Overtaken(o.Failure)
 }
 
-// ended returns why the registry has ended the migration of a finished op, or nil.
+// ended returns why the registry has ended the migration, if this finished op has found that, or
+// nil.
 func (o *Op) ended() *op.Failure {
 	if is, _ := move.Abandoned(o.Failure); o.Undone() && is {
 		return o.Failure
@@ -64,9 +65,9 @@ func (h *Migration) Abandoned() *api.Error {
 	return nil
 }
 
-// KeptSrc reports whether the instance of a migration that the registry has ended still had src
-// when that was found: then the overlay's writes belong there. The overlay of a guest that was
-// switched to dst, or brought back to src, has nothing newer.
+// KeptSrc reports whether the overlay's writes belong to src after the registry has ended the
+// migration: the instance still had src then, and its guest was still on the overlay. The overlay
+// of a guest that was switched to dst, or brought back to src, has nothing newer.
 func (h *Migration) KeptSrc() bool {
 	for _, o := range slices.Backward(h.Ops) {
 		if ended := o.ended(); ended != nil {
@@ -132,7 +133,7 @@ func (h *Migration) CopiedBefore(i int) bool {
 	})
 }
 
-// CopiedBytes returns the copied bytes while no copy runs.
+// CopiedBytes returns the copied bytes, while no copy runs.
 func (h *Migration) CopiedBytes() int64 {
 	if h.CopiedBefore(len(h.Ops)) {
 		return h.Spec.SizeBytes()
@@ -155,7 +156,7 @@ func (h *Migration) Running() *Op {
 	return nil
 }
 
-// Find returns the newest op for a goal, or nil.
+// Find returns the newest op with a goal, or nil.
 func (h *Migration) Find(g move.Goal) *Op {
 	for i := len(h.Ops) - 1; i >= 0; i-- {
 		if h.Ops[i].Goal == g {
@@ -210,7 +211,7 @@ func sortByAge(ops []op.Op) {
 	slices.SortStableFunc(ops, func(a, b op.Op) int { return a.CreatedAt.Compare(b.CreatedAt) })
 }
 
-// EachOpen calls f for the migrations without NoteEnded, until f returns an error.
+// EachOpen calls f for the migrations without a NoteEnded, until f returns an error.
 func (r *Reader) EachOpen(ctx context.Context, f func(*Migration) error) error {
 	ids, err := r.IDs(ctx)
 	if err != nil {
@@ -231,8 +232,7 @@ func (r *Reader) EachOpen(ctx context.Context, f func(*Migration) error) error {
 	return nil
 }
 
-// HasEnded reports whether NoteEnded was called for a migration. A list of the open migrations
-// omits it without reading its history.
+// HasEnded reports whether NoteEnded was called for a migration.
 func (r *Reader) HasEnded(id string) bool {
 	_, ended := r.ended.Load(id)
 	return ended
@@ -328,8 +328,8 @@ func (r *Reader) Sequence(ctx context.Context, h *Migration) (int64, error) {
 	return n, nil
 }
 
-// ContinueParked continues an op that waits for the operator: the caller has looked, and an op
-// that still finds an unknown state stops again.
+// ContinueParked continues an op that waits for the operator. The call shows that the operator has
+// looked; an op that still finds an unknown state stops again.
 func (r *Reader) ContinueParked(ctx context.Context, o *Op) error {
 	if o.State != op.StateNeedsOperator {
 		return nil

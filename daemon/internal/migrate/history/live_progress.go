@@ -15,7 +15,7 @@ import (
 // LiveProgress is what this host has done in a move while all guests write.
 type LiveProgress struct {
 	Ops int
-	// Tracked: guests were tracked. Over: that was ended, and nothing remains.
+	// Tracked: this host has tracked guests. Over: that was ended, and nothing remains.
 	Tracked, Over bool
 	// LastCopied: the guests' last writes were copied.
 	LastCopied bool

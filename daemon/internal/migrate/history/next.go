@@ -11,13 +11,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ErrCancelled is the failure of an op that a cancel has stopped. Its detail reports the cancel to
-// callers that wait for the op, before the migration's state does.
+// ErrCancelled is the failure of an op that a cancel has stopped. Its detail "state" reports the
+// cancel to callers that wait for the op, before the migration's state shows it.
 var ErrCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelled").With("state", api.MigrationCancelling)
 
-// Next returns the manager's next step by itself: it plans an overtaken op again, and continues a
-// `volume migrate` with the next call, also after an operator repeated a failed copy. It returns
-// the goal and the request's id; ok is false if there is no step.
+// Next returns the goal and the request's id of the op that the manager submits by itself: an
+// overtaken op again, or the next call of a `volume migrate`, also after an operator has repeated
+// a failed copy. ok is false if the manager has nothing to submit.
 func (h *Migration) Next() (todo move.Goal, requestID string, ok bool) {
 	if h.Running() != nil || h.Spec.LedByRegistry() {
 		return "", "", false
@@ -45,9 +45,9 @@ func (h *Migration) Next() (todo move.Goal, requestID string, ok bool) {
 	return "", "", false
 }
 
-// nextOfMirror is Next for a mirror. After an overtaken op it begins with the mirror again, which
-// adopts an existing job. After another failure the migration is cancelled: src is not frozen, so
-// an open migration has no use.
+// nextOfMirror is Next for a mirror. After an overtaken op it begins again with the mirror, which
+// adopts an existing job. After another failure it cancels the migration: src is not frozen, so an
+// open migration has no use.
 func (h *Migration) nextOfMirror(last *Op) (todo move.Goal, requestID string, ok bool) {
 	switch {
 	case last.Goal == move.GoalCancel:
@@ -61,7 +61,7 @@ func (h *Migration) nextOfMirror(last *Op) (todo move.Goal, requestID string, ok
 	return move.GoalCancel, last.RequestID, true
 }
 
-// GivenUp returns why the manager itself cancels, nil for a requested cancel.
+// GivenUp returns why the manager itself cancels, or nil for a requested cancel.
 func (h *Migration) GivenUp(todo move.Goal) *api.Error {
 	if why := cmp.Or(h.Abandoned(), h.notFrozen()); why != nil {
 		return why
@@ -82,8 +82,8 @@ func (h *Migration) notFrozen() *api.Error {
 	return plans.NotFrozen(&o.Status, &h.Spec)
 }
 
-// RequestState returns the state of a request, by the id of its first op: its last op's, or
-// running if another op follows.
+// RequestState returns the state of a request, by the id of the request's first op: the state of
+// its last op, or running if another op follows.
 func (h *Migration) RequestState(requestID string) (state op.State, failure *api.Error, last *Op) {
 	for i := range h.Ops {
 		if h.Ops[i].RequestID == requestID {
@@ -106,8 +106,8 @@ func (h *Migration) RequestState(requestID string) (state op.State, failure *api
 	return state, failure, last
 }
 
-// ShownState is State for callers: a cancel that is about to be submitted counts as begun, since a
-// watcher would take the failure before it for the end.
+// ShownState returns the State that callers see. A cancel that is about to be submitted counts as
+// begun: a caller would take the failure before it for the end.
 func (h *Migration) ShownState() (api.MigrationState, *api.Error) {
 	state, failure := h.State()
 	if todo, _, more := h.Next(); more && todo == move.GoalCancel {

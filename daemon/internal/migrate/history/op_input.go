@@ -11,7 +11,8 @@ import (
 // OpInput is the input of a migration's op, with the planned op.
 type OpInput struct {
 	move.Input
-	// Planned has the kind, the steps and the commit point of the op, which is stored with them.
+	// Planned has the kind, the steps and the commit point of the op. It is not stored in the
+	// input, but with the op.
 	Planned op.Op `json:"-"`
 }
 
@@ -20,7 +21,7 @@ func (in *OpInput) Keys() []string {
 	spec := &in.Spec
 	switch move.GoalOf(in.Planned.Kind) {
 	case move.GoalCopy:
-		if !in.Planned.Has(pause.BeginStep) { // that step suspends the guest
+		if !in.Planned.Has(pause.BeginStep) { // BeginStep suspends the guest
 			return []string{spec.CopyKey()}
 		}
 	case move.GoalStart:

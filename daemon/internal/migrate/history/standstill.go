@@ -9,17 +9,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Standstill is the end of all work until a call, or until an obstacle is removed. Op is the id of
-// the failed op.
+// Standstill is a stop of a migration that ends with a call, or when an obstacle is removed. Op is
+// the id of the failed op.
 type Standstill struct {
 	Op      string
 	At      time.Time
 	Failure *api.Error
 }
 
-// Standstill returns the migration's standstill by the journal alone, nil if it has ended,
-// continues by itself, or waits for the next call by hand. After a cancel has stopped an op, it is
-// a standstill until the cancel begins.
+// Standstill returns the migration's standstill, by the journal alone. It returns nil if the
+// migration has ended, continues by itself, or waits for the operator's next call. An op that a
+// cancel has stopped is a standstill until the cancel begins.
 func (h *Migration) Standstill() *Standstill {
 	state, failure := h.State()
 	if state.Final() {

@@ -53,8 +53,8 @@ func (h *Migration) State() (api.MigrationState, *api.Error) {
 	return state, failure
 }
 
-// standstill returns the error of an op that waits for the operator, with the command that
-// continues the op last.
+// standstill returns the error of an op that waits for the operator, and appends the command that
+// continues the op to the error's cure.
 func (h *Migration) standstill(o *Op) *api.Error {
 	why := move.APIError(o.Failure)
 	cure, known := why.Details[api.DetailCure].(string)
@@ -66,8 +66,8 @@ func (h *Migration) standstill(o *Op) *api.Error {
 	return again.With(api.DetailCure, cure+api.CureSeparator+h.Again(o.Goal))
 }
 
-// Again returns the command that continues an op that waits for the operator. A cancel undoes a
-// start, or completes it.
+// Again returns the command that continues an op that waits for the operator. For a start it is a
+// cancel, which undoes or completes the start.
 func (h *Migration) Again(goal move.Goal) string {
 	s := &h.Spec
 	mig := api.Migration{ID: s.MigrationID, DstAttachmentID: s.DstAttachmentID}
@@ -92,8 +92,8 @@ var After = map[move.Goal]api.MigrationState{
 	move.GoalComplete: api.MigrationCompleted, move.GoalCancel: api.MigrationCancelled,
 }
 
-// stateUndone returns the state after an undone op. After an admitted cancel it never goes back:
-// src may have a part of the overlay.
+// stateUndone returns the migration's state after an undone op. After an admitted cancel the state
+// never goes back, since src may have a part of the overlay.
 func (h *Migration) stateUndone(o *Op, i int, before api.MigrationState) api.MigrationState {
 	switch {
 	case o.abandoned() && h.Spec.Attached():
@@ -128,7 +128,7 @@ func (h *Migration) stateOfSaved() (api.MigrationState, *api.Error) {
 }
 
 // refusedAtOnce reports whether the ith op, a cancel, was undone before any change because another
-// program has changed the disk: it may be repeated.
+// program had changed the disk. Such a cancel may be repeated.
 func (h *Migration) refusedAtOnce(i int) bool {
 	o := &h.Ops[i]
 	return o.failedWith(api.CodeChainChanged) && !plans.CancelAdmitted(&o.Status)
@@ -146,15 +146,16 @@ func (h *Migration) OnOverlay() bool {
 	return !state.Final() && h.Position() == move.OnOverlay
 }
 
-// InPivot reports whether an op is in its pivot. In a complete the definition already names dst,
-// which is right on either side of the pivot; in a cancel libvirt names src after the pivot.
+// InPivot reports whether an op with the goal is in its pivot. In a complete the definition then
+// already names dst, which is right before and after the pivot. In a cancel libvirt names src
+// after the pivot.
 func (h *Migration) InPivot(goal move.Goal) bool {
 	o := h.Running()
 	return o != nil && o.Goal == goal && o.Step == "pivot"
 }
 
-// MayHaveRunAtEnd reports whether an op is in or after a background job's pivot: the definition
-// does not show the side where the guest went off.
+// MayHaveRunAtEnd reports whether an op is in or after the pivot of a background job: then the
+// definition does not show the image where the guest went off.
 func (h *Migration) MayHaveRunAtEnd() bool {
 	o := h.Running()
 	if o == nil || o.Goal == move.GoalCancel || !h.Spec.Background() {
@@ -163,7 +164,7 @@ func (h *Migration) MayHaveRunAtEnd() bool {
 	return h.InPivot(move.GoalComplete) || o.Step == overlay.NameDstAfterPivotStep
 }
 
-// Times returns when src was frozen and when the migration ended; zero if not.
+// Times returns when src was frozen and when the migration ended, zero if that has not happened.
 func (h *Migration) Times() (frozen, ended time.Time) {
 	for i := range h.Ops {
 		o := &h.Ops[i]
@@ -180,8 +181,8 @@ func (h *Migration) Times() (frozen, ended time.Time) {
 // MaxReplans bounds how often in a row an overtaken op is planned again. Another call starts over.
 const MaxReplans = 10
 
-// Replans counts the overtaken last ops of one request, without mirrors that were begun or adopted
-// in between.
+// Replans counts how many of a request's last ops were overtaken, without ops between them that
+// began or adopted a mirror.
 func (h *Migration) Replans() int {
 	n, last := 0, h.Ops[len(h.Ops)-1].RequestID
 	for i := len(h.Ops) - 1; i >= 0; i-- {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package led has the steps of moves that the registry leads for all guests of a volume: the record
-// of their writes, the rounds of the copy, and the copy while all guests are saved.
+// Package led has the steps of moves that the registry leads for all guests of a volume: they
+// record the guests' writes, copy in rounds, and copy while all guests are saved.
 package led
 
 import (

@@ -21,8 +21,8 @@ var (
 	whilePaused  = []api.MigrationState{api.MigrationCompleting}
 )
 
-// admitLive makes a step ask the registry whether it is still wanted, and the journal whether it
-// is its turn: the registry's request may be late.
+// admitLive makes a step first ask the registry whether the step is still wanted, since the
+// request may be late, and the journal whether it is the step's turn.
 func (e *Env) admitLive(st op.Step, states []api.MigrationState, turn func(in *move.LiveInput, h *move.LiveHistory) error) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -64,7 +64,7 @@ func (e *Env) liveWanted(ctx context.Context, in *move.LiveInput, states []api.M
 	return nil
 }
 
-// mayGoOn refuses an op of a generation, or of a move, that has ended on this host.
+// mayGoOn refuses an op of a generation, or of a move, that this host was asked to end.
 func mayGoOn(in *move.LiveInput, h *move.LiveHistory) error {
 	switch {
 	case h.Over:
@@ -75,8 +75,9 @@ func mayGoOn(in *move.LiveInput, h *move.LiveHistory) error {
 	return nil
 }
 
-// The turns of the ops. A host swaps only after the copy of the previous round, and copies a round
-// only after the swap for it. The registry knows what the other hosts have done.
+// The turn functions check the order of a host's ops. It swaps only after the copy of the previous
+// round, and copies a round only after the swap for it. The registry knows what the other hosts
+// have done.
 
 func turnToTrack(in *move.LiveInput, h *move.LiveHistory) error {
 	if h.Round > 0 || h.Read {
@@ -116,9 +117,9 @@ func turnToCopyLast(in *move.LiveInput, h *move.LiveHistory) error {
 	return nil
 }
 
-// onlyGuestsHave refuses a src that another domain has: its writes are not tracked. A domain that
-// has run since the last look is usually still defined. After a refusal the guests continue on
-// src, which has everything.
+// onlyGuestsHave refuses a src that a domain other than a guest has: its writes are not tracked. A
+// domain that has run since the last look is usually still defined. After a refusal the guests
+// continue on src, which has everything.
 func (e *Env) onlyGuestsHave(ctx context.Context, in *move.LiveInput) error {
 	stranger := func(what string) error {
 		return in.Refused(api.CodeVolumeInUse, "%s %s, which the registry does not know at it: what it writes, or has written since it was started, is in no copy; "+
@@ -173,8 +174,8 @@ func (e *Env) process(ctx context.Context, in *move.LiveInput, g move.LiveGuest)
 	return p.ID, dom, nil
 }
 
-// sameProcess returns the domain of a tracked guest, nil for a guest that is still off, or
-// bitmap_lost for a guest that has another process than at its tracking.
+// sameProcess returns the domain of a tracked guest, or nil for a guest that is still off. It
+// returns bitmap_lost for a guest that has another process than when its tracking began.
 func (e *Env) sameProcess(ctx context.Context, in *move.LiveInput, g move.LiveGuest, tracked []move.TrackedGuest) (*hv.Domain, error) {
 	i := slices.IndexFunc(tracked, func(t move.TrackedGuest) bool { return t.ID == g.ID })
 	if i < 0 {
@@ -204,8 +205,8 @@ func (e *Env) bitmaps(ctx context.Context, in *move.LiveInput, g move.LiveGuest)
 	return byName, nil
 }
 
-// liveHVError is HVError for a guest that may go off at any time: the next look shows the state of
-// its bitmaps.
+// liveHVError is HVError for a guest that may go off at any time. It makes the op look again at
+// the guest's bitmaps.
 func (e *Env) liveHVError(in *move.LiveInput, err error) error {
 	switch {
 	case errors.Is(err, hv.ErrNotActive):

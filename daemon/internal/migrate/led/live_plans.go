@@ -7,9 +7,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// LivePlans are this host's part of a move while all guests write. Each step that changes anything
-// first asks the registry, which leads. A swap is never undone, nor is a copied round, since its
-// old bitmaps are removed. Other undone steps can be repeated.
+// LivePlans are the plans of this host's part of a move while all guests write. Each step that
+// changes anything first asks the registry, which leads. A swap is never undone, nor is a copied
+// round, since its old bitmaps are removed. Other undone steps can be repeated.
 func (e *Env) LivePlans() []op.Plan {
 	generation := func(in *move.LiveInput) string { return in.GenerationPrefix() }
 	all := func(in *move.LiveInput) string { return in.Prefix() }

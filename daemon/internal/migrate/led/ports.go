@@ -10,20 +10,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// domains reads the domains of this host.
 type domains interface {
 	Domains(ctx context.Context) ([]hv.Domain, error)
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
 	SavingMemory(ctx context.Context, id string) (bool, error)
 }
 
-// processes looks at the processes of domains.
 type processes interface {
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 	Process(ctx context.Context, id, target string) (hv.Process, error)
 }
 
-// tracker records the writes of guests.
 type tracker interface {
 	StartTracking(ctx context.Context, id, target, name string, unitBytes int64) error
 	SwapTracking(ctx context.Context, id, target, oldName, newName string, unitBytes int64) error

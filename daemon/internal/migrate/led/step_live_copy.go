@@ -19,14 +19,13 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// The steps that copy.
 const (
 	CopyRoundStep = "copy_round"
 	ReadLastStep  = "read_last"
 	CopyLastStep  = "copy_last"
 )
 
-// keptSuffix follows a copy's key in the key of its kept units.
+// keptSuffix, after a copy's key, makes the key of its kept units.
 const keptSuffix = "-kept"
 
 type roundOutput struct {
@@ -34,8 +33,9 @@ type roundOutput struct {
 	move.RemarkOutput
 }
 
-// stepCopyRound copies this host's share in round 0, and in later rounds the guests' writes up to
-// the swap for the round. The old bitmaps exist until the end, so it can be repeated.
+// stepCopyRound copies this host's share of the volume in round 0. In later rounds it copies the
+// guests' writes up to the round's swap. It can be repeated, since the old bitmaps exist until its
+// end.
 func (e *Env) stepCopyRound() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		h, err := e.history.Live(ctx, in, r.OpID())
@@ -62,7 +62,7 @@ func (e *Env) stepCopyRound() op.Step {
 		for _, d := range res.Differing {
 			out.DirtyBytes += d.Bytes
 		}
-		// Before guests are paused because of this round's result.
+		// This comes before guests are paused because of the round's result.
 		if err := e.stillTracked(ctx, in, h.Tracked); err != nil {
 			return err
 		}
@@ -134,8 +134,7 @@ func (e *Env) readBitmaps(ctx context.Context, in *move.LiveInput, tracked []mov
 	return all, nil
 }
 
-// dirtyBytes estimates the dirty bytes of a bitmap that still records, without guests that are
-// off.
+// dirtyBytes estimates the dirty bytes of bitmaps that still record. It omits guests that are off.
 func (e *Env) dirtyBytes(ctx context.Context, in *move.LiveInput, name string) (sum int64, err error) {
 	for _, g := range in.Guests {
 		all, err := e.tracker.Tracking(ctx, g.ID, g.Target)
@@ -211,13 +210,13 @@ func (e *Env) stepForgetRound() op.Step {
 	return move.LiveStep("forget_round", do, nil)
 }
 
-// ranOn returns the refusal for a guest that was resumed and has to be paused.
+// ranOn returns the refusal for a guest that runs although it has to be paused.
 func ranOn(in *move.LiveInput, g move.LiveGuest) *api.Error {
 	return in.Refused(api.CodeStateForbidden, "instance %s was suspended, and somebody has let it run on", g.Name).With("ran_on", true).With("instance_id", g.ID)
 }
 
-// stepReadLast reads and stores the paused guests' writes since the last swap: then the processes
-// may end, with their bitmaps. A new bitmap, which must stay empty, records from then on.
+// stepReadLast reads and stores the paused guests' writes since the last swap. Then the processes
+// may end, with their bitmaps. From then on a new bitmap records, which must stay empty.
 func (e *Env) stepReadLast() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		if err := e.onlyGuestsHave(ctx, in); err != nil {
@@ -239,7 +238,7 @@ func (e *Env) stepReadLast() op.Step {
 				return err
 			}
 		}
-		// The guests no longer write, and are about to be saved with their limits.
+		// The guests no longer write, and must not be saved with their limits.
 		if err := e.unthrottle(ctx, in, &h); err != nil {
 			return err
 		}
@@ -258,8 +257,8 @@ func (e *Env) stepReadLast() op.Step {
 	return move.LiveStep(ReadLastStep, do, nil)
 }
 
-// stepCopyLast copies the units that were read last. src no longer changes, so a unit that differs
-// is an error.
+// stepCopyLast copies the units that stepReadLast has stored. src no longer changes, so a unit
+// that differs afterwards is an error.
 func (e *Env) stepCopyLast() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		if err := e.nothingWritten(ctx, in); err != nil {
@@ -294,7 +293,7 @@ func (e *Env) stepCopyLast() op.Step {
 }
 
 // nothingWritten returns an error if a guest has written since the last read, because another
-// program has resumed it. The save of a guest, which ends process and bitmap, checks that itself
+// program has resumed it. For a guest that is being saved, the save makes this check itself
 // (StoodStill).
 func (e *Env) nothingWritten(ctx context.Context, in *move.LiveInput) error {
 	for _, g := range in.Guests {
@@ -321,8 +320,8 @@ func (e *Env) nothingWritten(ctx context.Context, in *move.LiveInput) error {
 	return nil
 }
 
-// stepEndLive removes the bitmaps of the generation, and the kept units of its rounds. The op has
-// waited for a running copy, which has the volume's key too.
+// stepEndLive removes the bitmaps of a generation and the kept units of its rounds. The op has
+// waited for a running copy, which also has the volume's key.
 func (e *Env) stepEndLive(prefix, copies func(*move.LiveInput) string) op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		h, err := e.history.Live(ctx, in, r.OpID())
@@ -344,8 +343,8 @@ func (e *Env) stepUnguardAll() op.Step {
 	return move.LiveStep("unguard", func(_ context.Context, _ *op.Run, in *move.LiveInput) error { return e.clearLiveGuards(in) }, nil)
 }
 
-// stepAdmitUntrack refuses to untrack guests that the registry still wants tracked. It admits a
-// migration that the registry does not know, or moves in another way.
+// stepAdmitUntrack refuses to untrack guests that the registry still wants tracked. It accepts a
+// migration that the registry does not know, or moves by another method.
 func (e *Env) stepAdmitUntrack() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *move.LiveInput) error {
 		row, err := e.registry.Migration(ctx, in.MigrationID)

@@ -47,8 +47,8 @@ func (e *Env) clearLiveGuards(in *move.LiveInput) error {
 	return nil
 }
 
-// stepTrack makes a bitmap in the process of each running guest. Its output is the guests with
-// their processes. Guards on all guests prevent starts meanwhile.
+// stepTrack makes a bitmap in the process of each running guest. Its output has the guests with
+// their processes. Guards prevent starts of the guests meanwhile.
 func (e *Env) stepTrack() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		if err := e.onlyGuestsHave(ctx, in); err != nil {
@@ -76,8 +76,8 @@ func (e *Env) stepTrack() op.Step {
 	return move.LiveStep(TrackStep, do, undo)
 }
 
-// trackGuest makes sure that a guest's bitmap records, and returns the process; "" for a guest
-// that is off.
+// trackGuest makes sure that a guest's bitmap records, and returns the guest's process, or "" for
+// a guest that is off.
 func (e *Env) trackGuest(ctx context.Context, in *move.LiveInput, g move.LiveGuest) (string, error) {
 	before, _, err := e.process(ctx, in, g)
 	if err != nil || before == "" {
@@ -88,7 +88,7 @@ func (e *Env) trackGuest(ctx context.Context, in *move.LiveInput, g move.LiveGue
 	if err != nil && !errors.Is(err, hv.ErrExists) {
 		return "", e.liveHVError(in, err)
 	}
-	// Only the present state of the same process counts.
+	// Only the present state of the process counts.
 	all, err := e.bitmaps(ctx, in, g)
 	if err != nil {
 		return "", err

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// LiveMark returns the text at the beginning of a new dst. Other hosts find it there if their path
-// has the same image. The copy host writes it before any host copies, and the first round
+// LiveMark returns the text that the copy host writes to the beginning of a new dst before any
+// host copies. Other hosts find the text if their path has the same image. The first round
 // overwrites it.
 func LiveMark(migrationID string) string {
 	return "Volferry: the destination of migration " + migrationID + ", to which nothing was copied yet.\n"
@@ -35,7 +35,7 @@ func (e *Env) StepMarkDestination() op.Step {
 	return seal.Provided(move.Step("mark_destination", do, nil, nil), e.seal.DstUnchanged)
 }
 
-// IdentifyDstStep is the name of the step that identifies dst.
+// IdentifyDstStep is the name of stepIdentifyDst.
 const IdentifyDstStep = "identify_destination"
 
 // IdentifyDstOutput is the fingerprint of dst when this host began to track its guests.

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// purpose is the purpose of a host's step, with its condition on the registry's migration and
-// volume.
+// purpose is what a step does for a move, and when the registry still wants that, by its migration
+// and volume.
 type purpose struct {
 	verb string
 	is   func(s *move.Spec, row *api.Migration, vol *api.Volume) bool
@@ -33,17 +33,18 @@ var (
 	}}
 	// ToCancel is the removal of the copy.
 	ToCancel = purpose{"remove the copy of", func(s *move.Spec, row *api.Migration, vol *api.Volume) bool {
-		// Before the flip only a cancel needs an operator.
+		// While the volume is at src, only a cancel needs an operator.
 		cancelled := row.State == api.MigrationCancelling || row.State == api.MigrationNeedsOperator
 		return cancelled && vol.Location.Path != s.Dst.Path
 	}}
-	// ToDelete is the deletion of src: after the end src may become another volume's.
+	// ToDelete is for the deletion of src: after the migration's end src may become another
+	// volume's.
 	ToDelete = purpose{"delete the source of", func(s *move.Spec, row *api.Migration, vol *api.Volume) bool {
 		return row.State == api.MigrationCompleting && vol.Location.Path == s.Dst.Path
 	}}
 )
 
-// openForCopy reports whether the registry has not flipped the volume yet and does not cancel.
+// openForCopy reports whether the registry neither has moved the volume to dst nor cancels.
 func openForCopy(state api.MigrationState) bool {
 	switch state {
 	case api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied:
@@ -54,8 +55,8 @@ func openForCopy(state api.MigrationState) bool {
 	return false
 }
 
-// Wanted makes a step wait for the registry's answer that the step is still wanted: the registry's
-// request may be late.
+// Wanted makes a step ask the registry first, and refuse if the registry no longer wants it: the
+// registry's request may be late.
 func (e *Env) Wanted(st op.Step, p purpose) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -110,8 +111,8 @@ func evaluate(ctx context.Context, r *op.Run, question predicate) (bool, error) 
 	return question(ctx, s)
 }
 
-// The steps around the copy: no process has src open before it, and none has had src open after
-// it.
+// These steps surround the copy: no process has src open before it, and none has had src open
+// after it.
 const (
 	ClosedStep      = "closed"
 	StillClosedStep = "still_closed"

@@ -17,10 +17,10 @@ import (
 )
 
 // A backup program finds in the dirty bitmaps of a qcow2 image the blocks written since its last
-// backup. A copy of a frozen src has none. libvirt creates empty bitmaps with the same names in an
-// overlay, and merges these into dst at the pivot: older writes would be missing, and a backup by
-// them would be wrong without an error. A mirror of a whole image, and a commit, keep the
-// recording bitmaps.
+// backup. A copy of a frozen src has no bitmaps. libvirt creates empty bitmaps with the same names
+// in an overlay, and merges them into dst at the pivot. They lack older writes, so a backup by
+// them would be wrong without an error. A mirror of a whole image, and a commit, keep the bitmaps
+// that record.
 
 // Bitmaps returns each dirty bitmap of an image once: from its header, and from the process of an
 // active instance, which has some only in memory. instance is empty if no process has the image
@@ -91,15 +91,15 @@ func RemoveBitmap(instanceName string, b hv.StoredBitmap) string {
 	return shell.Line("virsh", "qemu-monitor-command", "--", instanceName, string(command))
 }
 
-// CheckBitmapsKept refuses the end of a move after which dst would lack a dirty bitmap, or have an
-// incomplete one: a bitmap that was made since preflight.
+// CheckBitmapsKept refuses the end of a move if dst would lack a dirty bitmap that was made since
+// preflight, or have an incomplete one.
 func (e *Env) CheckBitmapsKept(ctx context.Context, s *move.Spec, active bool) error {
 	instance := ""
 	if active {
 		instance = s.InstanceID
 	}
 	if s.Src.Format != api.FormatQcow2 {
-		// src has none. The QEMU of a paused guest is not asked. libvirt moves the overlay's
+		// src has no bitmaps. The QEMU of a paused guest is not asked: libvirt moves the overlay's
 		// bitmaps only to a qcow2 image.
 		if instance != "" || s.Overlay == "" {
 			return nil
@@ -142,7 +142,7 @@ func (e *Env) MayLeave(ctx context.Context, s *move.Spec, to move.Direction, act
 }
 
 // RemarkBitmaps adds a remark about the bitmaps that a cancel with the instance off loses: a fold
-// moves none, and src lacks the bitmaps made in the overlay.
+// moves no bitmaps, and src lacks those made in the overlay.
 func (e *Env) RemarkBitmaps(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction) error {
 	if to.End != move.OnSrc {
 		return nil
@@ -164,7 +164,7 @@ func (e *Env) RemarkBitmaps(ctx context.Context, r *op.Run, s *move.Spec, to mov
 	return r.SetOutput(move.RemarkOutput{Remark: fmt.Sprintf("the volume does not have %s, made while it was on its overlay: the next backup by it has to be a full one", BitmapNames(made))})
 }
 
-// CheckBitmapsKeptNow is CheckBitmapsKept for an instance that runs or is off, or for no instance.
+// CheckBitmapsKeptNow is CheckBitmapsKept with the present state of the instance, if any.
 func (e *Env) CheckBitmapsKeptNow(ctx context.Context, s *move.Spec) error {
 	if !s.Attached() {
 		return e.CheckBitmapsKept(ctx, s, false)
@@ -176,7 +176,7 @@ func (e *Env) CheckBitmapsKeptNow(ctx context.Context, s *move.Spec) error {
 	return e.CheckBitmapsKept(ctx, s, disk.Active)
 }
 
-// errOrLost refuses the loss of these bitmaps, unless the caller requested it.
+// errOrLost refuses the loss of these bitmaps, unless the target accepts it.
 func errOrLost(s *move.Spec, lost []hv.StoredBitmap, err error) error {
 	if err != nil || len(lost) == 0 || s.Checkpoints == api.CheckpointsDrop {
 		return err

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package look reads where the data of a volume is: libvirt's view of the disk, the images that
-// the process of the guest has open, and the other users of an image. It changes nothing. A step
-// that depends on the answer asks again, and trusts no earlier step.
+// the guest's process has open, and the other users of an image. It changes nothing. A step that
+// depends on the answer asks again, and trusts no earlier step.
 package look
 
 import (

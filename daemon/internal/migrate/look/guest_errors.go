@@ -20,8 +20,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// SnapshotsLost returns the error for an instance with snapshots or checkpoints in the overlay,
-// which would be lost.
+// SnapshotsLost returns the error for an instance with snapshots or checkpoints that would be lost
+// with the overlay.
 func SnapshotsLost(s *move.Spec, dom *hv.Domain) *api.Error {
 	return api.Errorf(api.CodeStateForbidden,
 		"instance %s has %s and %s in libvirt, made since the migration of volume %s began, and would lose them; delete them first",
@@ -29,7 +29,8 @@ func SnapshotsLost(s *move.Spec, dom *hv.Domain) *api.Error {
 }
 
 // AtRest refuses an instance that is off and may return with other disks than its definition
-// names: its guest was moved to another host, or a managed save image has the disks of its time.
+// names: its guest was moved to another host, or its managed save image has the disks of that
+// time.
 func AtRest(s *move.Spec, disk *move.DiskState) error {
 	if disk.Active || !disk.Dom.ManagedSave {
 		return request.AtHome("cannot go on with the migration of volume "+s.VolumeName, disk.Dom)
@@ -77,7 +78,7 @@ func mend(s *move.Spec, disk *move.DiskState) []string {
 		return fold
 	case disk.Mirror != nil:
 		if disk.Ours(move.ToDst, s) != nil {
-			return nil // StepAbortMirror ends this job
+			return nil // StepAbortMirror ends our job
 		}
 		return []string{move.EndJobCommand(s)}
 	case disk.Dom.ConfigDisk(s.Target) == nil && !disk.Active:
@@ -90,9 +91,9 @@ func mend(s *move.Spec, disk *move.DiskState) []string {
 	return nil
 }
 
-// OverlayLeft returns the error of an op that brings the disk back to src, for a disk that is on
-// the overlay or would be after the next start: a guest was started there, and the overlay may
-// have newer writes.
+// OverlayLeft returns the error of an op that brings the disk back to src although it is on the
+// overlay, or would be after the next start: a guest was started there, and the overlay may have
+// newer writes.
 func OverlayLeft(s *move.Spec, disk *move.DiskState) *api.Error {
 	commands := move.CommitCommands(s, s.Src.Path, disk.Dom.State != hv.StatePaused)
 	where := "runs on"
@@ -105,17 +106,17 @@ func OverlayLeft(s *move.Spec, disk *move.DiskState) *api.Error {
 		s.InstanceName, s.Place(move.OnSrc), where, s.Place(move.OnOverlay), move.Quoted(commands), s.WhichCommand()), commands...)
 }
 
-// EitherHasMore returns the error for a guest with a process that ended in its switch. It may have
-// written only to the end, if another program resumed it, or only to the overlay, if it was
-// started there since.
+// EitherHasMore returns the error for a guest with a process that ended in its switch. The guest
+// may have written only to the end, if another program resumed it, or only to the overlay, if it
+// was started there since.
 func EitherHasMore(s *move.Spec, to move.Direction) *api.Error {
 	return api.Errorf(api.CodeChainChanged,
 		"instance %s went off while its disk was switched to %s, and that and %s do not read the same, or may not: either may have what the other lacks. Nothing was deleted; with the instance off, look at both, write that which is right over the other as docs/how-to/recover.md says (A guest that was resumed in the switch), and call again; `%s` shows what is known",
 		s.InstanceName, to.Image(s).Path, s.Top(), s.WhichCommand())
 }
 
-// OverlayHasData returns the error for the overlay of an undone start that has data (why is nil),
-// or that is another file (why).
+// OverlayHasData returns the error for the overlay of an undone start: it has data (why is nil),
+// or why it is another file.
 func OverlayHasData(s *move.Spec, why error) *api.Error {
 	is := "a guest was started on it and put back since, and its writes are there alone"
 	if why != nil {
@@ -153,7 +154,7 @@ func FoldCommands(s *move.Spec, disk *move.DiskState) []string {
 	return move.CommitCommands(s, chain[Ours(s, chain)].Path, disk.Dom.State != hv.StatePaused)
 }
 
-// Under reports whether a disk, which may be nil, has an image over an image of the migration.
+// Under reports whether a disk has an image over an image of the migration. The disk may be nil.
 func Under(s *move.Spec, d *hv.Disk) bool { return d != nil && Ours(s, d.Chain) > 0 }
 
 // Ours returns the index of the chain's first image that the migration knows, or -1.
@@ -185,18 +186,19 @@ func (e *Env) ReadActive(ctx context.Context, s *move.Spec) (*move.DiskState, er
 	return disk, nil
 }
 
-// GuestIsOff ends an op that needs a running guest.
+// GuestIsOff returns an error that ends an op because it needs a running guest.
 func GuestIsOff(s *move.Spec) error {
 	return &move.WorldChangedError{What: fmt.Sprintf("instance %s is not running any more", s.InstanceName)}
 }
 
-// GuestRestarted ends an op: its jobs are gone with the guest's earlier process.
+// GuestRestarted returns an error that ends an op: the guest has another process, without its
+// jobs.
 func GuestRestarted(s *move.Spec) error {
 	return &move.WorldChangedError{What: fmt.Sprintf("instance %s was stopped and started again", s.InstanceName)}
 }
 
-// JobEndedEarly ends an op when its block job is gone early, because of an I/O error or a new
-// process of the guest. The guest is on its old image.
+// JobEndedEarly returns the error that ends an op because its block job ended early, by an I/O
+// error or with the guest's process. The guest is on its old image.
 func JobEndedEarly(s *move.Spec, into hv.Image) error {
 	return &move.WorldChangedError{What: jobEnded(s, into, logSaysWhy)}
 }
@@ -215,7 +217,6 @@ func jobEnded(s *move.Spec, into hv.Image, why string) string {
 // fullBelow is the free space of a full filesystem: less than QEMU writes at once.
 const fullBelow = 1 << 20
 
-// dstIsFull reports whether the image is dst, on a filesystem without space for more.
 func (e *Env) dstIsFull(s *move.Spec, into hv.Image) bool {
 	if into.Path != s.Dst.Path || into.Type != hv.SourceFile {
 		return false
@@ -238,18 +239,18 @@ func (e *Env) JobFailed(ctx context.Context, s *move.Spec, into hv.Image, run in
 	return JobEndedEarly(s, into)
 }
 
-// GuestIsOn ends an op that needs the guest off.
+// GuestIsOn returns an error that ends an op because it needs the guest off.
 func GuestIsOn(s *move.Spec) error {
 	return &move.WorldChangedError{What: fmt.Sprintf("instance %s was started", s.InstanceName)}
 }
 
-// How long libvirt may take to notice the end of a guest. Only after this time a call counts as
-// failed for another reason.
+// These times are how long libvirt may take to notice the end of a guest. Only after this time a
+// call counts as failed for another reason.
 const (
 	// DeathNotice is for a process that may have died.
 	DeathNotice = time.Second
 	deathPoll   = 20 * time.Millisecond
-	// DestroyNotice is for a process that was asked to end: it ends its jobs first, and libvirt
+	// DestroyNotice is for a process that was asked to end: QEMU ends its jobs first, and libvirt
 	// kills it after some 15 s. It is also for a process that libvirt has lost
 	// (hv.ErrProcessEnds), on a slow host.
 	DestroyNotice = 30 * time.Second
@@ -265,7 +266,7 @@ func (e *Env) GuestError(ctx context.Context, s *move.Spec, err error) error {
 // guestErrorAfter is GuestError for a call in this run of the guest (0 if unknown), and detects a
 // restarted guest.
 func (e *Env) guestErrorAfter(ctx context.Context, s *move.Spec, run int, notice time.Duration, err error) error {
-	if typed := e.move.HVError(err); typed != err { //nolint:errorlint // the same error, not a wrapped one
+	if typed := e.move.HVError(err); typed != err { //nolint:errorlint // errors.Is would accept a wrapped error
 		return typed
 	}
 	if err == nil {

@@ -19,8 +19,8 @@ import (
 )
 
 // UserOf describes the user of the image at path, in words that follow its name: a domain of this
-// host, except those with the ids except, or a mount or device of the kernel. It returns "" if no
-// user is seen.
+// host with an id not in except, or a mount or device of the kernel. It returns "" if it sees no
+// user.
 func (e *Env) UserOf(ctx context.Context, path string, except ...string) (string, error) {
 	doms, err := e.domains.Domains(ctx)
 	if err != nil {
@@ -47,7 +47,7 @@ func (e *Env) UserOf(ctx context.Context, path string, except ...string) (string
 	return "", nil
 }
 
-// UserUnknown returns the refusal of a path with unknown users.
+// UserUnknown returns the refusal of a path if its users cannot be determined.
 func UserUnknown(path string, why error) *api.Error {
 	return api.Errorf(api.CodeStateForbidden, "cannot tell whether %s is in use: %v; mend that filesystem, or take the disk from that instance, and call again", path, why)
 }
@@ -62,10 +62,10 @@ func HVRefusal(err error) error {
 	return err
 }
 
-// SrcNotInUse refuses a src with another user on this host than the migration's instance. The
-// registry knows none, but a domain that was never adopted, or was forgotten, would write to src
-// during the copy, and keep src. It is called before a migration begins and before the switch,
-// since definitions may change meanwhile.
+// SrcNotInUse refuses a src that another user on this host has besides the migration's instance.
+// The registry knows no such user, but a domain that was never adopted, or was forgotten, would
+// write to src during the copy, and keep src. It is called before a migration begins and before
+// the switch, since definitions may change meanwhile.
 func (e *Env) SrcNotInUse(ctx context.Context, s *move.Spec) error {
 	user, err := e.UserOf(ctx, s.Src.Path, s.InstanceID)
 	if err != nil {
@@ -74,9 +74,9 @@ func (e *Env) SrcNotInUse(ctx context.Context, s *move.Spec) error {
 	return srcInUse(s, user)
 }
 
-// OthersHaveSrc refuses a src at an address with other users before it is copied or checked:
-// nothing shows their writes later. First the witnesses must agree, since an unknown client may be
-// the guest's own. While a job runs QEMU is not asked.
+// OthersHaveSrc refuses a src at an address if it has other users, before src is copied or
+// checked: nothing shows their writes later. First the witnesses must agree, since an unknown
+// client may be the guest itself. While a job runs it does not ask QEMU.
 func (e *Env) OthersHaveSrc(ctx context.Context, s *move.Spec) error {
 	if s.SrcKind().Witnessed || !s.Attached() {
 		return e.SrcNotInUse(ctx, s)
@@ -91,8 +91,8 @@ func (e *Env) OthersHaveSrc(ctx context.Context, s *move.Spec) error {
 	return e.SrcNotInUse(ctx, s)
 }
 
-// EndNotInUse refuses a fold into an end at an address that another instance has: QEMU locks files
-// and devices, but no address.
+// EndNotInUse refuses a fold into an end at an address if another instance has the end: QEMU locks
+// files and devices, but not addresses.
 func (e *Env) EndNotInUse(ctx context.Context, s *move.Spec, to move.Direction) error {
 	switch {
 	case to.Kind(s).Witnessed:

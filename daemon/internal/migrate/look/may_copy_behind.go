@@ -20,7 +20,7 @@ func (e *Env) MayCopyBehind(ctx context.Context, s *move.Spec) error {
 		return nil
 	case err != nil:
 		return e.move.HVError(err)
-	case v == (hv.Version{}): // also the version of a process that has just ended
+	case v == (hv.Version{}): // the process may just have ended
 		if open, err := e.OpenImages(ctx, s); err == nil && !open.process {
 			return nil
 		}

@@ -10,13 +10,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-// domains reads the domains of this host.
 type domains interface {
 	Domains(ctx context.Context) ([]hv.Domain, error)
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
 }
 
-// jobs reads the block job of a live disk, and ends its connections.
 type jobs interface {
 	Job(ctx context.Context, id, target string) (*hv.Job, error)
 	EndConnections(ctx context.Context, id, address string) error

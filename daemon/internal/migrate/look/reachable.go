@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// CheckReachable refuses directories that the guest's QEMU cannot pass, and a dst that it cannot
-// open: otherwise the switch, or the guest's next start, would fail.
+// CheckReachable refuses directories that the guest's QEMU cannot enter, and a dst that it cannot
+// open: the switch, or the guest's next start, would fail.
 func (e *Env) CheckReachable(ctx context.Context, s *move.Spec) error {
 	user, confined, err := hv.ConfinedUser(ctx, e.processes, s.InstanceID)
 	if errors.Is(err, hv.ErrUnavailable) {
@@ -34,7 +34,7 @@ func (e *Env) CheckReachable(ctx context.Context, s *move.Spec) error {
 	for _, dir := range dirs {
 		err := e.images.Reach(user, dir)
 		if errors.Is(err, image.ErrAbsent) && s.CreateDst && !s.DstKind().Filesystem {
-			continue // a volume group without volumes has no directory; CheckOpens checks later
+			continue // an empty volume group has no directory; CheckOpens checks later
 		}
 		if err != nil {
 			return image.Refused("migrate volume "+s.VolumeName, dir, err)
@@ -46,7 +46,7 @@ func (e *Env) CheckReachable(ctx context.Context, s *move.Spec) error {
 	return e.mayOpen(s, user, s.Dst.Path)
 }
 
-// CheckNotDenied refuses a dst that the guest's process may not write.
+// CheckNotDenied refuses a dst that the security module prevents the guest's process from writing.
 func (e *Env) CheckNotDenied(ctx context.Context, s *move.Spec) error {
 	return HVRefusal(e.NotDenied(ctx, s, s.Dst.Path, "migrate volume "+s.VolumeName))
 }
@@ -68,8 +68,8 @@ func (e *Env) CheckSwitchable(ctx context.Context, s *move.Spec, state hv.State)
 	return HVRefusal(err)
 }
 
-// CheckOpens refuses an image that is about to be used if the guest's QEMU could not open it. The
-// image must not be in use.
+// CheckOpens refuses an image that the guest's QEMU could not open, before the image is used. No
+// process may have the image open.
 func (e *Env) CheckOpens(ctx context.Context, s *move.Spec, path string) error {
 	user, confined, err := hv.ConfinedUser(ctx, e.processes, s.InstanceID)
 	if errors.Is(err, hv.ErrUnavailable) {
@@ -81,7 +81,8 @@ func (e *Env) CheckOpens(ctx context.Context, s *move.Spec, path string) error {
 	return e.mayOpen(s, user, path)
 }
 
-// DoneIfOpens changes the observation of a made image to not done if CheckOpens refuses the image.
+// DoneIfOpens returns the observation of a made image, or not done if CheckOpens refuses the
+// image.
 func (e *Env) DoneIfOpens(ctx context.Context, s *move.Spec, path string, is op.Observation, err error) (op.Observation, error) {
 	if err != nil || is != op.Done {
 		return is, err
@@ -100,9 +101,9 @@ func (e *Env) mayOpen(s *move.Spec, user hv.ProcessUser, path string) error {
 	return image.Refused("migrate volume "+s.VolumeName, path, e.images.MayOpen(user, path))
 }
 
-// NotDenied refuses an action (doing) that makes the guest's process write to an image if a rule
-// of the security module denies that, whatever the image's rights are. If that is unknown, the job
-// shows it: a denied job ends before it writes.
+// NotDenied refuses an action if a rule of the security module prevents the guest's process from
+// writing to the image, whatever the image's rights are. doing names the action. If the rules are
+// unknown it allows the action: a denied job ends before it writes.
 func (e *Env) NotDenied(ctx context.Context, s *move.Spec, path, doing string) error {
 	if !s.Attached() || !medium.Of(path).Path {
 		return nil // the rules are about files

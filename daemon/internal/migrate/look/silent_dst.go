@@ -15,9 +15,9 @@ import (
 )
 
 // These functions handle a dst with a server that does not answer. While a job writes to both
-// images, each write of the guest waits for dst; a suspend waits for all writes; the beginning of
+// images, each write of the guest waits for dst. A suspend waits for all writes. The beginning of
 // a job waits for the server, and QEMU itself blocks. So dst is asked before each of these, and
-// while a job makes no progress. If it does not answer, its connections are ended: the job fails,
+// while a job makes no progress. If dst does not answer, its connections are ended: the job fails,
 // and the guest continues on its image (DESIGN.md, section 16). This works only for an NBD server:
 // QEMU waits for files, devices and clusters.
 
@@ -27,20 +27,20 @@ const (
 	// silentBound is how long dst may not answer while a job writes there and its guest runs.
 	// Storage that fails over is back sooner.
 	silentBound = 2 * time.Minute
-	// quickAnswer is that time when the guest or a fence waits.
+	// quickAnswer replaces silentBound while the guest or a fence waits.
 	quickAnswer = 3 * time.Second
 	// leaveBound is how long a job may take to end without connections.
 	leaveBound = 5 * time.Second
 	leavePoll  = 20 * time.Millisecond
 )
 
-// DstAnswers returns an error if dst does not answer. The job continues.
+// DstAnswers returns an error if dst does not answer. It does not change the job.
 func (e *Env) DstAnswers(ctx context.Context, s *move.Spec) error {
 	return dstIsSilent(ctx, s, e.images.Answers(ctx, s.Dst.Path))
 }
 
-// DstStillAnswers has the op planned again if dst does not answer right before the guest is
-// suspended: then the job's step waits for dst.
+// DstStillAnswers asks dst right before the guest is suspended. Without an answer the op is
+// planned again: then the job's step waits for dst.
 func (e *Env) DstStillAnswers(ctx context.Context, s *move.Spec) error {
 	if err := e.DstAnswersQuickly(ctx, s); err != nil {
 		return &move.WorldChangedError{What: err.Error()}
@@ -48,7 +48,7 @@ func (e *Env) DstStillAnswers(ctx context.Context, s *move.Spec) error {
 	return nil
 }
 
-// DstAnswersQuickly is DstAnswers while the guest is paused, or a fence or a stop of the daemon
+// DstAnswersQuickly is DstAnswers for a paused guest, or while a fence or a stop of the daemon
 // waits.
 func (e *Env) DstAnswersQuickly(ctx context.Context, s *move.Spec) error {
 	asking, cancel := context.WithTimeout(ctx, quickAnswer)
@@ -112,8 +112,9 @@ type Silence struct {
 	asked, since time.Time
 }
 
-// Heard asks dst if it is time to. After silentBound without an answer it ends our job, unless the
-// guest's QEMU would die of that, and returns an error. waits describes why the guest waits.
+// Heard asks dst, at most once per SilentAfter. After silentBound without an answer it ends our
+// job, unless the guest's QEMU would die of that, and returns an error. waits describes why the
+// guest waits, or is "".
 func (w *Silence) Heard(ctx context.Context, e *Env, s *move.Spec) (waits string, err error) {
 	if now := e.now(); now.Sub(w.asked) >= SilentAfter {
 		silent := e.images.Answers(ctx, s.Dst.Path)
@@ -139,8 +140,8 @@ func (w *Silence) Heard(ctx context.Context, e *Env, s *move.Spec) (waits string
 	return "the guest waits for " + s.Dst.Path + ", which does not answer: mend the server, or cancel the migration", nil
 }
 
-// leaveDst ends the connections of the guest's process to dst, and returns, with an error, when
-// our job has ended because of that. A guest that is or may be on dst keeps its connections.
+// leaveDst ends the connections of the guest's process to dst, and waits until the migration's job
+// has ended because of that. It does nothing if the guest is or may be on dst.
 func (e *Env) leaveDst(ctx context.Context, s *move.Spec) error {
 	disk, err := e.ConfirmDisk(ctx, s)
 	if err != nil || !disk.Active || disk.Live == move.OnDst {

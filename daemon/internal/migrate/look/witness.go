@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// OpenImages are the second witness besides libvirt: the images of a migration that the guest's
-// process has open, by the kernel, or by QEMU for images at addresses.
+// OpenImages has the images of a migration that the guest's process has open. This is the second
+// witness besides libvirt: the kernel, or QEMU for images at addresses.
 type OpenImages struct {
 	process           bool // it exists
 	Src, Overlay, Dst bool
@@ -52,12 +52,12 @@ func (e *Env) OpenImages(ctx context.Context, s *move.Spec) (*OpenImages, error)
 }
 
 // Position returns the position of the disk in the process, or Foreign if the open images do not
-// show it. A job into dst has dst open although the guest is not on it. After the pivot QEMU has
-// the old images open until libvirt has it close them.
+// show it. A job into dst has dst open although the guest is not on dst. After the pivot QEMU has
+// the old images open until libvirt makes it close them.
 func (o *OpenImages) Position(s *move.Spec) move.Position {
 	switch {
 	case s.Background() && o.Dst && !o.Overlay:
-		return move.OnDst // the overlay is closed first; a definition that still names it must not stay
+		return move.OnDst // QEMU closes the overlay first; a definition that still names it must not stay
 	case o.Dst && (o.Overlay || o.Src):
 		return move.Foreign
 	case o.Overlay:
@@ -71,11 +71,11 @@ func (o *OpenImages) Position(s *move.Spec) move.Position {
 }
 
 // mayBeCommitted reports whether a commit of the overlay into src may run, or may have been
-// pivoted without QEMU closing the overlay.
+// pivoted while QEMU still has the overlay open.
 func (o *OpenImages) mayBeCommitted() bool { return o.Overlay && o.SrcWritable }
 
-// oneSided names in words the other image that the disk may be on, after the pivot of a background
-// job; "" if both images have all writes.
+// oneSided names the other image that the disk may be on after the pivot of a background job. It
+// returns "" if both images have all writes.
 func (o *OpenImages) oneSided(s *move.Spec) string {
 	switch {
 	case o.mayBeCommitted():
@@ -107,9 +107,9 @@ func (o *OpenImages) String() string {
 	return "its process has " + strings.Join(open, " and ") + " open"
 }
 
-// Agrees reports whether libvirt and the kernel can both be right. A foreign chain always agrees.
-// A job that is ending does not: its call is under way, or libvirtd died and does not learn of its
-// end.
+// Agrees reports whether libvirt and the kernel can both be right about the disk. A foreign chain
+// always agrees. A job that is ending never agrees: its call is under way, or libvirtd died and
+// does not learn of the end.
 func (o *OpenImages) Agrees(s *move.Spec, disk *move.DiskState) bool {
 	switch {
 	case !disk.Active:
@@ -128,10 +128,11 @@ func (o *OpenImages) Agrees(s *move.Spec, disk *move.DiskState) bool {
 }
 
 // WitnessesDisagreeError reports that libvirt and the kernel contradict each other about a disk.
-// On the report of only one of them nothing may be undone, deleted or released.
+// While only one of them reports a state, nothing may be undone, deleted or released because of
+// it.
 type WitnessesDisagreeError struct {
 	Why *api.Error
-	// at is the position of the disk in the process, config its position at the next start.
+	// At is the position of the disk in the process, Config its position at the next start.
 	At, Config move.Position
 	state      hv.State // as libvirt reports it
 	// OneSided: the disk may be at the end of the job, or still on the overlay, and only one of
@@ -142,8 +143,8 @@ type WitnessesDisagreeError struct {
 func (disagreed *WitnessesDisagreeError) Error() string { return disagreed.Why.Message }
 func (disagreed *WitnessesDisagreeError) Unwrap() error { return disagreed.Why }
 
-// How long the witnesses are asked until they agree; agreementInPause is for a guest that is
-// paused meanwhile.
+// Agreement is how long the witnesses are asked until they agree; agreementInPause is for a guest
+// that is paused meanwhile.
 var (
 	Agreement        = witness.Retry{Poll: 20 * time.Millisecond, Bound: 10 * time.Second}
 	agreementInPause = witness.Retry{Poll: 20 * time.Millisecond, Bound: 3 * time.Second}
@@ -154,8 +155,8 @@ func (e *Env) ConfirmDisk(ctx context.Context, s *move.Spec) (*move.DiskState, e
 	return e.confirmDiskWithin(ctx, s, Agreement)
 }
 
-// ConfirmDiskOfPaused is ConfirmDisk for a guest that may be paused meanwhile: it asks for a
-// shorter time if the guest is resumed after a disagreement.
+// ConfirmDiskOfPaused is ConfirmDisk for a guest that may be paused meanwhile. It asks for a
+// shorter time if a disagreement lets the guest be resumed.
 func (e *Env) ConfirmDiskOfPaused(ctx context.Context, s *move.Spec) (*move.DiskState, error) {
 	disk, err := e.confirmDiskWithin(ctx, s, agreementInPause)
 	var disagreed *WitnessesDisagreeError
@@ -264,8 +265,8 @@ func (e *Env) notOpen(ctx context.Context, doms []hv.Domain, path string) error 
 	return nil
 }
 
-// MayRelease makes sure that the witnesses agree before the registry ends the migration, and gives
-// src, dst or the volume to others.
+// MayRelease makes sure that the witnesses agree before the registry ends the migration, and other
+// requests may use src, dst or the volume.
 func (e *Env) MayRelease(ctx context.Context, s *move.Spec) error {
 	if !s.Attached() {
 		return nil

@@ -36,8 +36,8 @@ func ArrayWorld(t *testing.T, state hv.State) *World {
 	})(t, state)
 }
 
-// TargetWorld returns a world with a volume that moves between two volumes of a target, which
-// copies between them.
+// TargetWorld returns a world with a volume that moves between two volumes of a target. The target
+// copies between them by itself.
 func TargetWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	return with(NewWorld, func(t *testing.T, w *World) {
@@ -53,7 +53,6 @@ func TargetWorld(t *testing.T, state hv.State) *World {
 	})(t, state)
 }
 
-// beginOn moves the volume to an existing block device.
 func (w *World) beginOn(t *testing.T, l api.Location) {
 	t.Helper()
 	w.Src = hv.Image{Type: hv.SourceBlock, Format: hvtest.Raw, Path: l.Path}

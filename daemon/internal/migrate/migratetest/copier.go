@@ -23,17 +23,17 @@ import (
 type FakeCopier struct {
 	fake *hvtest.Fake
 	Gate chan struct{}
-	// OnCompare is called at each comparison, CompareGate blocks it, and Differs makes it find a
-	// difference.
+	// OnCompare is called at each comparison. CompareGate, if not nil, blocks it. Differs makes it
+	// find a difference.
 	OnCompare   func()
 	CompareGate chan struct{}
 	Differs     bool
 
 	Mu   sync.Mutex
 	Done map[string]bool
-	// reached is the progress by key: the next copy continues there.
+	// reached has the progress by key. The next copy continues there.
 	reached map[string]int64
-	// Asked has the keys of copies with an unanswered request.
+	// Asked has the keys of copies with an unanswered request to the storage.
 	Asked   map[string]bool
 	Updates map[string]api.MigrationUpdate
 	Last    move.CopyRequest
@@ -78,7 +78,6 @@ func (c *FakeCopier) Copy(ctx context.Context, req move.CopyRequest) (move.CopyR
 	return move.CopyResult{BytesTotal: req.SizeBytes, BytesCopied: req.SizeBytes, Offloaded: offloaded, Verified: verified}, nil
 }
 
-// reach records the new progress of a copy and returns the old.
 func (c *FakeCopier) reach(key string, to int64) (before int64) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()

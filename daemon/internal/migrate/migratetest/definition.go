@@ -16,24 +16,23 @@ import (
 // effects, and after each death.
 type definitionWatch struct {
 	on bool
-	// unread counts the looks in a row without readable images: an image may be removed between a
-	// look and its reading.
+	// unread counts how many looks in a row could not read the images: an image may be removed
+	// between a look and its reading.
 	unread int
-	// The definition and the guest's process at the previous look.
+	// last is the definition, run the guest's run, at the previous look.
 	last []hv.Image
 	run  int
-	// overtaken counts the looks until the definition must be right.
+	// overtaken is how many further looks may find a wrong definition.
 	overtaken int
 	wrong     []string
 }
 
-// overtakenLooks bounds the looks until a change of the definition is taken back because the guest
-// restarted between the look that led to the change and the change: libvirt does not connect the
-// two.
+// overtakenLooks is how many looks may find a wrong definition after the guest restarted between a
+// step's look and its change, which libvirt does not connect. By then a step reverts the change.
 const overtakenLooks = 12
 
-// look records the errors of the definition. still reports whether no write of the guest was
-// acknowledged since.
+// look records the errors of the definition. still reports whether the guest has had no further
+// write acknowledged.
 func (d *definitionWatch) look(fake *hvtest.Fake, dom *hv.Domain, still func() bool) {
 	disk := dom.ConfigDisk("vda")
 	if disk == nil {

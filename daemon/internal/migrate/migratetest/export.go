@@ -23,8 +23,8 @@ var RBD = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "rbd://5c3b
 // OtherRBD is another RBD image.
 var OtherRBD = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/fast/other"}
 
-// ExportWorld returns a world with an NBD server's export, which the kernel does not know, as the
-// volume.
+// ExportWorld returns a world with an NBD server's export as the volume, which the kernel does not
+// know.
 func ExportWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	return networkWorld(t, state, Export)
@@ -56,7 +56,7 @@ func ToNewImage(kind func(*testing.T, hv.State) *World) func(*testing.T, hv.Stat
 	})
 }
 
-// LiveKinds are the places of a running guest's volume before and after a move.
+// LiveKinds makes worlds, by the places of a running guest's volume before and after a move.
 var LiveKinds = map[string]func(*testing.T, hv.State) *World{
 	"from a file to a file":                NewWorld,
 	"from an RBD image to a file":          RBDWorld,

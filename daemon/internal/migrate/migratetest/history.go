@@ -13,7 +13,7 @@ import (
 // FakeHistory is a migration with a copy that is not completed.
 type FakeHistory struct {
 	Note move.DstNote
-	// LiveState is the answer of Live; Seal and Snapshot are the seal of src.
+	// LiveState is the result of Live. Seal and Snapshot are the seal of src.
 	LiveState move.LiveHistory
 	Seal      *image.Stamp
 	Snapshot  *move.SrcSnapshot

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// behindBlocks is the number of blocks after a volume in a larger image; behindValue is foreign
+// behindBlocks is the number of blocks after a volume in a larger image. behindValue is foreign
 // data in the last block.
 const behindBlocks, behindValue = 2, 4711
 
@@ -24,7 +24,7 @@ func (l *largerImages) create(t *testing.T, fake *hvtest.Fake, path string) {
 	*l = append(*l, path)
 }
 
-// bytes returns the size of a larger image, otherwise 0.
+// bytes returns the size of a larger image, or 0.
 func (l largerImages) bytes(path string) int64 {
 	if slices.Contains(l, path) {
 		return Size + behindBlocks*hvtest.BlockSize
@@ -32,7 +32,6 @@ func (l largerImages) bytes(path string) int64 {
 	return 0
 }
 
-// untouched returns an error if a block after the volume was written.
 func (l largerImages) untouched(fake *hvtest.Fake) error {
 	for _, path := range l {
 		content, err := fake.ReadImage(path)

@@ -10,10 +10,10 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// LUKSSecret is the secret of the container of a LUKSWorld.
+// LUKSSecret is the UUID of the secret for the container of a LUKSWorld.
 const LUKSSecret = "2f2cbd1e-6c2f-4f0e-9a5b-0d6a0a6f4e11"
 
-// LUKSWorld returns a world with a LUKS container as the volume; the guest sees the old data in
+// LUKSWorld returns a world with a LUKS container as the volume. The guest sees the usual data in
 // it.
 func LUKSWorld(t *testing.T, state hv.State) *World {
 	t.Helper()

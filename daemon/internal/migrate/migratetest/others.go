@@ -23,7 +23,7 @@ func (w *World) CommitByUser(t *testing.T) {
 	expect.OK(t, hosttest.Commit(w.Fake, Instance, "vda"))
 }
 
-// Aliases makes the image of a volume named free, and returns its path and other names.
+// Aliases makes an image of no volume, and returns its path and other names.
 func (w *World) Aliases(t *testing.T) (path string, names []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,7 +39,7 @@ func (w *World) Aliases(t *testing.T) (path string, names []string) {
 	return path, names
 }
 
-// DefineOn defines a domain that is off with an image as its disk.
+// DefineOn defines a domain, which is off, with an image as its disk.
 func (w *World) DefineOn(t *testing.T, path string) {
 	t.Helper()
 	expect.OK(t, w.Define(hv.Domain{ID: SrcAttachment, Name: "other", Config: []hv.Disk{{
@@ -111,7 +111,7 @@ func (w *World) InOldPool() {
 	}
 }
 
-// ForeignPath is the image of another program's snapshot.
+// ForeignPath is the path of another program's snapshot.
 const ForeignPath = "/backup/snap.qcow2"
 
 // VolumeAt returns another volume, at path.

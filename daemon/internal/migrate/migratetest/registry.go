@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FakeRegistry is the registry's side of one volume, with the rules for a migration.
+// FakeRegistry simulates the registry for one volume, with the rules for a migration.
 type FakeRegistry struct {
 	hosttest.Registry
 	Vol   api.Volume
@@ -20,7 +20,7 @@ type FakeRegistry struct {
 	// before has the states of orphaned rows before the fence.
 	before map[string]api.MigrationState
 	Last   api.MigrationRegister
-	// OnChange, if not nil, is called at each change of a row's state.
+	// OnChange, if not nil, is called at each change of a migration's state.
 	OnChange func(to api.MigrationState)
 	Others   []api.Volume
 	// RefusesIdentity is IdentifyVolume's error.
@@ -272,7 +272,7 @@ func (r *FakeRegistry) CurrentVolume() api.Volume {
 	return r.Vol
 }
 
-// SavedRow sets the row of the move with all guests paused.
+// SavedRow sets the state of a move with all guests paused.
 func (r *FakeRegistry) SavedRow(state api.MigrationState) {
 	r.Lock()
 	defer r.Unlock()
@@ -288,7 +288,7 @@ func (r *FakeRegistry) Flip() {
 	r.Vol.Location.Path = DstPath
 }
 
-// LiveRow sets the row of the move while all guests write.
+// LiveRow sets the state of a move while all guests write.
 func (r *FakeRegistry) LiveRow(state api.MigrationState) {
 	r.Lock()
 	defer r.Unlock()
@@ -308,7 +308,7 @@ func (r *FakeRegistry) Revert(id string, state api.MigrationState) {
 	r.Rows[id] = row
 }
 
-// Forget removes a migration's row, as a restore from a backup does.
+// Forget removes a migration, as the restore of a backup does.
 func (r *FakeRegistry) Forget(id string) {
 	r.Lock()
 	defer r.Unlock()

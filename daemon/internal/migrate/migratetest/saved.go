@@ -40,7 +40,7 @@ func (w *World) NothingMade() error {
 	return err
 }
 
-// NewSavedSpec returns the spec of a copy with all guests paused.
+// NewSavedSpec returns the spec of a move with all guests paused.
 func NewSavedSpec() move.Spec {
 	s := NewSpec(move.MethodSave)
 	s.InstanceID, s.InstanceName, s.Target, s.SrcAttachmentID, s.DstAttachmentID = "", "", "", "", ""
@@ -50,6 +50,6 @@ func NewSavedSpec() move.Spec {
 // SavedSpec is NewSavedSpec with the fingerprint of the world's src.
 func (w *World) SavedSpec() move.Spec {
 	s := NewSavedSpec()
-	s.SrcPrint, _ = w.Images.Fingerprint(context.Background(), s.Src.Path) // there is one
+	s.SrcPrint, _ = w.Images.Fingerprint(context.Background(), s.Src.Path) // src exists
 	return s
 }

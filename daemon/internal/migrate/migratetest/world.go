@@ -28,7 +28,7 @@ type World struct {
 	Images   *hosttest.Images
 	Copier   *FakeCopier
 	Blobs    *Blobs
-	// Connectors, if not nil, has the pools of connectors.
+	// Connectors, if not nil, has the connectors' pools.
 	Connectors *hosttest.Connectors
 
 	// Bases are the base images that the volume keeps.
@@ -53,13 +53,13 @@ type World struct {
 	Seen       func(*hv.Domain)
 	next       uint64
 	definition definitionWatch
-	// latency returns how long a busy guest's write takes with a job, which may be nil.
+	// latency returns how long a write of a busy guest takes. job is the disk's job, or nil.
 	latency func(job *hv.Job) time.Duration
 	busy    hv.DiskStats
 	ahead   atomic.Int64
 }
 
-// NewWorld makes a host with an instance in this state on src.
+// NewWorld makes a host with an instance on src, in this state.
 func NewWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	w := &World{Fake: hvtest.New(), Guards: hosttest.NewGuards(nil), next: 1000, Src: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: SrcPath}, To: api.MigrationTarget{ToPool: "new"}}
@@ -184,7 +184,8 @@ func (w *World) GuestWrites() {
 	_ = w.GuestWrite(Instance, "vda", int64(w.next*7%Blocks), w.next)
 }
 
-// WatchDefinition makes Settled report errors of the definition. Only Volferry may change it.
+// WatchDefinition makes Settled report errors of the definition. After that only Volferry may
+// change the definition.
 func (w *World) WatchDefinition() {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -240,7 +241,7 @@ func (w *World) claims(h hv.Hypervisor) *location.Claims {
 	return &location.Claims{Site: w.Registry, Pools: h.Pools, HostID: Host}
 }
 
-// NewSpec returns the spec of the volume's migration to the pool.
+// NewSpec returns the spec of the volume's move to the pool.
 func NewSpec(method string) move.Spec {
 	s := move.Spec{
 		MigrationID: Migration, VolumeID: Volume, VolumeName: "vol", InstanceID: Instance, InstanceName: "web",
@@ -255,11 +256,11 @@ func NewSpec(method string) move.Spec {
 	return s
 }
 
-// Spec is NewSpec for the volume's present place and destination.
+// Spec is NewSpec for the world's volume and destination.
 func (w *World) Spec(method string) move.Spec {
 	s := NewSpec(method)
 	s.Src.Path, s.Src.ImageBytes = w.Src.Path, w.larger.bytes(w.Src.Path)
-	s.SrcPrint, _ = w.Images.Fingerprint(context.Background(), w.Src.Path) // there is one
+	s.SrcPrint, _ = w.Images.Fingerprint(context.Background(), w.Src.Path) // src exists
 	if secret := w.Src.LUKSSecret; secret != "" {
 		s.GuestBytes = Size
 		for _, end := range []*api.Location{&s.Src, &s.Dst} {
@@ -281,14 +282,14 @@ func (w *World) Spec(method string) move.Spec {
 	return s
 }
 
-// Settled returns the errors of a world without a running migration: the instance must be on the
-// given image alone, nothing may remain, and no acknowledged write may be missing, nor from the
-// definition at any look (WatchDefinition).
+// Settled returns the errors of a world without a running migration. The instance must be on the
+// image with path at alone, nothing may remain, and no acknowledged write may be missing, nor from
+// the definition at any look (WatchDefinition).
 func (w *World) Settled(at string) error {
 	return w.SettledOn(hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: at})
 }
 
-// SettledOn is Settled for any image over the kept base images.
+// SettledOn is Settled for an image over the kept base images.
 func (w *World) SettledOn(at hv.Image) error {
 	w.SetQuiet()
 	r := &hosttest.Recorder{}

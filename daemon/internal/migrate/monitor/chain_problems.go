@@ -8,19 +8,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ChainProblem is another program's change of a migration's chain.
+// ChainProblem is the problem of a migration's chain that another program has changed.
 type ChainProblem struct {
 	MigrationID, InstanceName string
 	api.ChainProblem
 }
 
-// chainProblems are the problems that the watch saw last, by migration.
 type chainProblems struct {
 	mu    sync.Mutex
 	found map[string]ChainProblem
 }
 
-// of returns a copy of the problem of a migration, or nil.
 func (c *chainProblems) of(id string) *api.ChainProblem {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -30,7 +28,7 @@ func (c *chainProblems) of(id string) *api.ChainProblem {
 	return nil
 }
 
-// put stores the problem of a migration, or nil, and reports whether it changed.
+// put stores the problem of a migration, or nil, and reports whether the problem has changed.
 func (c *chainProblems) put(id, instanceName string, p *api.ChainProblem) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,8 +44,8 @@ func (c *chainProblems) put(id, instanceName string, p *api.ChainProblem) (chang
 	return was.ChainProblem != *p
 }
 
-// chainGlances are the disks of open migrations, by migration. WatchChains has them from the
-// journal, which the glance of each second does not read.
+// chainGlances has, by migration, the disks of open migrations and their expected top images.
+// WatchChains fills it, since a glance does not read the journal.
 type chainGlances map[string]chainGlance
 
 type chainGlance struct{ instanceID, target, top string }

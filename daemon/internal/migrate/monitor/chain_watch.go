@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ChainProblems returns the found problems, ordered by instance name.
+// ChainProblems returns the watch's problems, ordered by instance name.
 func (m *Monitor) ChainProblems() []ChainProblem {
 	m.chains.mu.Lock()
 	defer m.chains.mu.Unlock()
@@ -41,7 +41,7 @@ const (
 // WatchChains checks, until ctx ends, the definitions and processes of instances with moving
 // volumes: at once after a change of a definition, within a second after another program's
 // snapshot, and at intervals. It guards an instance that would start without its newest writes. It
-// does not look while an op works on the instance, but right after the op.
+// does not look while an op works on the instance, but directly after the op.
 func (m *Monitor) WatchChains(ctx context.Context) error {
 	events := m.hv.Events(ctx)
 	tick, glance := time.NewTicker(ChainWatchEvery), time.NewTicker(GlanceEvery)
@@ -76,8 +76,8 @@ func (m *Monitor) WatchChains(ctx context.Context) error {
 	}
 }
 
-// lookAtChains looks at the open migrations that match of; with over also at ended ones, since a
-// daemon that has died may have left a guard.
+// lookAtChains looks at the open migrations that match the callback of. With over it also looks at
+// ended ones, since a daemon that died may have left a guard.
 func (m *Monitor) lookAtChains(ctx context.Context, of func(*history.Migration) bool, over bool) {
 	ids, err := m.history.IDs(ctx)
 	for _, id := range ids {
@@ -98,7 +98,8 @@ func (m *Monitor) lookAtChains(ctx context.Context, of func(*history.Migration) 
 	}
 }
 
-// glanceAtChains looks at migrations with an unexpected top image or a problem.
+// glanceAtChains looks at the chains of migrations with an unexpected top image or a known
+// problem.
 func (m *Monitor) glanceAtChains(ctx context.Context) {
 	for id, disk := range m.glances {
 		top, err := m.hv.TopImage(ctx, disk.instanceID, disk.target)
@@ -139,8 +140,8 @@ func (m *Monitor) lookAtChain(ctx context.Context, h *history.Migration) {
 	m.runner.TryLock([]string{h.Spec.Key()}, look)
 }
 
-// lookBesideCopy is lookAtChain during a long copy, which does not change the chain. The result
-// counts if the copy still runs afterwards, so no other op was at work.
+// lookBesideCopy looks at the chain during a long copy, which does not change the chain. The
+// result counts only if the copy still runs afterwards: then no other op has run meanwhile.
 func (m *Monitor) lookBesideCopy(ctx context.Context, h *history.Migration, copyID string) {
 	problem, known := m.chainProblem(ctx, h)
 	if !known {
@@ -155,8 +156,8 @@ func (m *Monitor) lookBesideCopy(ctx context.Context, h *history.Migration, copy
 	}
 }
 
-// noteChain stores the problem of a migration, or nil, and sets the guard if the problem requires
-// it, otherwise clears it.
+// noteChain stores the problem of a migration, or nil. It sets the guard if the problem requires
+// it, and otherwise clears the guard.
 func (m *Monitor) noteChain(s *move.Spec, problem *api.ChainProblem) {
 	guards := m.guards
 	if problem == nil || !problem.Guarded {
@@ -181,7 +182,7 @@ func (m *Monitor) noteChain(s *move.Spec, problem *api.ChainProblem) {
 }
 
 // MayStart refuses the start of an instance without the chain that has its newest writes. It looks
-// itself: the watch may not have seen the problem yet.
+// at the chain itself, since the watch may not have seen the problem yet.
 func (m *Monitor) MayStart(ctx context.Context, instanceID string) error {
 	err := m.history.EachOpen(ctx, func(h *history.Migration) error {
 		if h.Spec.InstanceID != instanceID || !overlay.Watched(&h.Spec) {
@@ -215,5 +216,5 @@ func (m *Monitor) chainProblem(ctx context.Context, h *history.Migration) (probl
 	return m.overlay.UnderSnapshot(ctx, &h.Spec)
 }
 
-// ProblemOf returns the found problem of a migration's chain, or nil.
+// ProblemOf returns the watch's problem of a migration's chain, or nil.
 func (m *Monitor) ProblemOf(migrationID string) *api.ChainProblem { return m.chains.of(migrationID) }

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// fullBelow is the free space of a full filesystem: QEMU needs more than a byte at a time, and
-	// filesystems keep some blocks.
+	// fullBelow is the free space below which a filesystem counts as full: QEMU needs more than a
+	// byte at a time, and filesystems reserve some blocks.
 	fullBelow = 16 << 20
 	// EnoughRoom has to be free before a guest is resumed after an I/O error.
 	EnoughRoom = 64 << 20
 
-	// resumeDelay is how long a resumed guest is not resumed again. It doubles each time that the
-	// guest is paused within that time, up to maxResumeDelay.
+	// resumeDelay is how long a resumed guest is not resumed again. The delay doubles each time
+	// that the guest is paused within it, up to maxResumeDelay.
 	resumeDelay    = 30 * time.Second
 	maxResumeDelay = 10 * time.Minute
 )
@@ -35,8 +35,8 @@ const (
 const enospc = "enospc"
 
 // WatchOverlays looks, until ctx ends, for guests that an I/O error has paused while an overlay
-// has their newest writes. It resumes a guest when its full overlay has space again, but no guest
-// that a person or an op has paused.
+// has their newest writes. It resumes a guest when its full overlay has space again. It never
+// resumes a guest that a person or an op has paused.
 func (m *Monitor) WatchOverlays(ctx context.Context) error {
 	events := m.hv.Events(ctx)
 	for e, more := (hv.Event{}), true; more; e, more = m.nextOverlayEvent(ctx, events) {
@@ -45,8 +45,8 @@ func (m *Monitor) WatchOverlays(ctx context.Context) error {
 	return nil
 }
 
-// nextOverlayEvent waits for an event that may come with a paused guest, or returns the zero event
-// when it is time to look at all guests.
+// nextOverlayEvent waits for an event that may come with a paused guest. When it is time to look
+// at all guests, it returns the zero event.
 func (m *Monitor) nextOverlayEvent(ctx context.Context, events <-chan hv.Event) (e hv.Event, more bool) {
 	tick := time.NewTimer(m.ioStops.every())
 	defer tick.Stop()
@@ -67,9 +67,9 @@ func (m *Monitor) nextOverlayEvent(ctx context.Context, events <-chan hv.Event) 
 	}
 }
 
-// besideIOErrors reports whether a lifecycle event has nothing to do with free space: an I/O error
-// has its own event. In the pause of a switch a look would prolong the pause: libvirt answers one
-// question about a domain at a time.
+// besideIOErrors reports whether a lifecycle event cannot come from an I/O error, which has its
+// own event. Such an event may come in the pause of a switch, which a look would prolong: libvirt
+// answers one question about a domain at a time.
 func besideIOErrors(e hv.Event) bool { return e.Detail == "suspended" || e.Detail == "defined" }
 
 func (m *Monitor) lookAtOverlays(ctx context.Context, e hv.Event) {
@@ -94,8 +94,7 @@ func (m *Monitor) lookAtOverlays(ctx context.Context, e hv.Event) {
 	}
 }
 
-// lookAtOverlay looks at one guest. noRoom: the hypervisor has reported that its overlay has no
-// space.
+// lookAtOverlay looks at one guest. noRoom means that the hypervisor has reported a full overlay.
 func (m *Monitor) lookAtOverlay(ctx context.Context, s *move.Spec, noRoom bool) {
 	dom, err := m.hv.Domain(ctx, s.InstanceID)
 	was := m.ioStops.get(s.MigrationID)
@@ -138,8 +137,8 @@ func stoppedByIO(dom *hv.Domain) bool {
 	return dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError
 }
 
-// noteRunning records that a guest runs. A resumed guest stays recorded until it may be resumed
-// again.
+// noteRunning records that a guest runs. It keeps the record of a resumed guest until the guest
+// may be resumed again.
 func (m *Monitor) noteRunning(s *move.Spec, was *ioStop) {
 	if was == nil {
 		return
@@ -154,7 +153,7 @@ func (m *Monitor) noteRunning(s *move.Spec, was *ioStop) {
 	}
 }
 
-// resumeGuest resumes a guest after its overlay has space again. The caller has the instance's
+// resumeGuest resumes a guest after its overlay has space again. The caller holds the instance's
 // keys, so no op has paused the guest or is about to.
 func (m *Monitor) resumeGuest(ctx context.Context, s *move.Spec, is ioStop) {
 	if err := m.move.StillOurs(ctx, s); err != nil {

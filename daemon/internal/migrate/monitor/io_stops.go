@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// OverlayWatchEvery is the interval of looks at the guests.
+	// OverlayWatchEvery is the interval of looks at guests on overlays.
 	OverlayWatchEvery = 30 * time.Second
-	// OverlayPoll is that interval while an I/O error has paused a guest.
+	// OverlayPoll is the interval of looks while an I/O error has paused a guest.
 	OverlayPoll = 5 * time.Second
 )
 
@@ -19,14 +19,14 @@ const (
 type ioStop struct {
 	// text describes the stop, "" while the guest runs.
 	text string
-	// full: the overlay had no space then. Only such a guest is resumed.
+	// full means that the overlay had no space. Only then the guest is resumed.
 	full        bool
 	resumes     int
 	resumeAfter time.Time
 }
 
-// ioStops are these guests by migration. A restart loses the count of resumes, and that an overlay
-// was full if it has space before the next look.
+// ioStops has the ioStop of each migration. A restart of the daemon loses the count of resumes,
+// and that an overlay was full if it has space at the next look.
 type ioStops struct {
 	mu   sync.Mutex
 	byID map[string]*ioStop
@@ -53,7 +53,6 @@ func (s *ioStops) set(id string, is *ioStop) {
 	}
 }
 
-// keep forgets the guests of ended migrations.
 func (s *ioStops) keep(open map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,11 +13,11 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Misnamed returns the disks of an instance that is off with newest writes in a migration's
-// overlay that the definition does not name, each with the chain to name. The caller has the
-// instance's key. It returns an error if an op of the migration has stopped at the disk, or if src
-// was written since, so that the overlay does not match it. For a src without a record of writes,
-// srcUnwritten is a person's statement that src was not written.
+// Misnamed returns the disks of an instance that is off where a migration's overlay has the newest
+// writes and the definition does not name it, each with the chain to name. The caller holds the
+// instance's key. Misnamed returns an error if an op of the migration has stopped at the disk, or
+// if src was written since, so that the overlay does not match it. For a src without a record of
+// writes, srcUnwritten is a person's statement that src was not written.
 func (m *Monitor) Misnamed(ctx context.Context, instanceID string, srcUnwritten bool) (out []hv.NamedChain, err error) {
 	err = m.history.EachOpen(ctx, func(h *history.Migration) error {
 		s := &h.Spec

@@ -32,8 +32,8 @@ type Monitor struct {
 	log     *slog.Logger
 	now     func() time.Time
 	runner  *op.Runner
-	// watch is notified of a migration with a changed view. opEnds has the keys that became free
-	// at ends of ops.
+	// watch is notified of migrations with a changed view. opEnds has the keys that ended ops have
+	// freed.
 	watch, opEnds *changes.Feed
 
 	blockjob  *blockjob.Env

@@ -17,9 +17,9 @@ import (
 // quiescePoll is the interval of looks for the end of a switch, which takes tens of milliseconds.
 const quiescePoll = 5 * time.Millisecond
 
-// Quiesce is called when the daemon is asked to stop, before it closes the connection to libvirt:
-// from then on no guest is paused. It returns when no guest is paused for a switch, or when ctx
-// ends. After a kill the next daemon resumes the guest.
+// Quiesce prevents further pauses of guests. It returns when no guest is paused for a switch, or
+// when ctx ends. The daemon calls it when it is asked to stop, before it closes the connection to
+// libvirt. After a kill the next daemon resumes the guest.
 func (m *Monitor) Quiesce(ctx context.Context) {
 	m.move.StopPausing()
 	m.AwaitSwitches(ctx)
@@ -31,8 +31,7 @@ func (m *Monitor) AwaitSwitches(ctx context.Context) {
 	_, _ = retry.Poll(ctx, quiescePoll, retry.Forever, func() (bool, error) { return !m.anySwitch(), nil })
 }
 
-// anySwitch reports whether an op is between its guest's pause and the op's end, or wakes a saved
-// guest.
+// anySwitch reports whether an op may have its guest paused, or wakes a saved guest.
 func (m *Monitor) anySwitch() bool {
 	for _, st := range m.runner.Active() {
 		if st.Waiting == "" && st.State != op.StateNeedsOperator && (plans.PausesGuest(st.Step) || slices.Contains(instance.WakingSteps(), st.Step)) {

@@ -4,22 +4,20 @@ package monitor
 
 import "sync"
 
-// slowedGuests describe, by migration, the limits on guests' writes for the room of overlays. The
-// journal has the limits.
+// slowedGuests describes, by migration, the limits on guests' writes for the room of overlays. The
+// limits are in the journal.
 type slowedGuests struct {
 	mu    sync.Mutex
 	texts map[string]string
 	left  []string
 }
 
-// text describes the limit of a migration's guest, or "".
 func (g *slowedGuests) text(migrationID string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.texts[migrationID]
 }
 
-// set replaces the texts, and returns the migrations with a changed text.
 func (g *slowedGuests) set(texts map[string]string, left []string) (changed []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

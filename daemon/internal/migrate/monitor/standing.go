@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Standing reports whether an op of a migration of an instance waits for the operator.
+// Standing reports whether a migration's op on the instance waits for the operator.
 func (m *Monitor) Standing(ctx context.Context, instanceID string) (standing bool, err error) {
 	err = m.history.EachOpen(ctx, func(h *history.Migration) error {
 		standing = standing || standingOf(h, instanceID) != nil
@@ -28,9 +28,9 @@ func standingOf(h *history.Migration, instanceID string) *history.Op {
 	return nil
 }
 
-// NameStanding changes the definition of an instance to the present image of its disk while an op
-// of the migration waits for the operator. The op keeps its locks, and is not continued. Errors
-// are typed for the runner.
+// NameStanding makes the definition of an instance name the present image of its disk, while an op
+// of the migration waits for the operator. The op keeps its locks and is not continued. Errors are
+// typed for the runner.
 func (m *Monitor) NameStanding(ctx context.Context, instanceID string) error {
 	named := false
 	err := m.history.EachOpen(ctx, func(h *history.Migration) error {
@@ -47,8 +47,8 @@ func (m *Monitor) NameStanding(ctx context.Context, instanceID string) error {
 	return err
 }
 
-// nameStanding calls overlay.NameStanding for an op that cannot be continued meanwhile. The
-// caller's op may be outdated.
+// nameStanding calls overlay.NameStanding while the op cannot be continued. It reads the op again,
+// since the caller's may be outdated.
 func (m *Monitor) nameStanding(ctx context.Context, migrationID, opID string) error {
 	h, err := m.history.Load(ctx, migrationID)
 	if err != nil {

@@ -19,16 +19,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TaintedGuest is a guest with a process that received monitor commands from a move: for its
-// writes, in a move while all guests write, for its images at addresses, or for its dirty bitmaps.
-// libvirt marks the domain as tainted until the process ends.
+// TaintedGuest is a guest with a process that received monitor commands from a move: to track its
+// writes, for its images at addresses, or for its dirty bitmaps. libvirt marks the domain as
+// tainted until the process ends.
 type TaintedGuest struct {
 	InstanceName, MigrationID, VolumeName string
 }
 
-// TaintedGuests returns these guests of this host, by the process that was recorded when its
-// tracking began, or when it was switched to its overlay. A completed move while all guests write
-// has ended the process.
+// TaintedGuests returns the tainted guests of this host: guests that still have the process of
+// their tracking's beginning, or of their switch to the overlay. A completed move while all guests
+// write has ended the process.
 func (m *Monitor) TaintedGuests(ctx context.Context) (all []TaintedGuest, err error) {
 	for _, asked := range []func(context.Context) ([]askedProcess, error){m.trackedProcesses, m.processesUnderOverlays} {
 		processes, err := asked(ctx)
@@ -69,8 +69,8 @@ func (m *Monitor) trackedProcesses(ctx context.Context) (all []askedProcess, err
 	return all, err
 }
 
-// processesUnderOverlays returns the processes that were switched to the overlay of a move from or
-// to an address, or of a qcow2 image, which may have dirty bitmaps.
+// processesUnderOverlays returns the processes that a move has switched to its overlay, if src or
+// dst has an address, or if src is a qcow2 image, which may have dirty bitmaps.
 func (m *Monitor) processesUnderOverlays(ctx context.Context) (all []askedProcess, err error) {
 	err = eachOp(ctx, m, move.KindStart, func(in *move.Input, st *op.Status) {
 		s := &in.Spec

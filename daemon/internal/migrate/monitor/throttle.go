@@ -23,10 +23,10 @@ const (
 	RoomWatchEvery = time.Second
 	// leftLimitEvery is the interval of looks for remaining limits, if no guest is limited.
 	leftLimitEvery = 30 * time.Second
-	// RoomBack is the part of ThrottleBelowBytes that has to be free in addition before the limits
-	// are removed.
+	// RoomBack determines when limits are removed: ThrottleBelowBytes/RoomBack must be free in
+	// addition to ThrottleBelowBytes.
 	RoomBack = 4
-	// limitStep is the smallest set change of a limit, as a part of it.
+	// limitStep determines the smallest change of a limit that is set: limit/limitStep.
 	limitStep = 5
 )
 
@@ -38,7 +38,8 @@ func (m *Monitor) LeftLimits() []string {
 }
 
 // WatchRoom limits, until ctx ends, the guests' writes to overlays while the free space is short
-// (Config.ThrottleBelowBytes). It removes the limits of a dead daemon or an earlier configuration.
+// (Config.ThrottleBelowBytes). It removes the limits that an earlier daemon or configuration has
+// left.
 func (m *Monitor) WatchRoom(ctx context.Context) error {
 	every := leftLimitEvery
 	if m.cfg.ThrottleBelowBytes > 0 {
@@ -78,7 +79,7 @@ func (m *Monitor) lookAtRoom(ctx context.Context) error {
 		case h.OnOverlay():
 			writers = append(writers, h)
 		case h.Running() != nil:
-			delete(limits, h.Spec.MigrationID) // the op removes it, and reports a foreign limit
+			delete(limits, h.Spec.MigrationID) // the op removes this limit, and reports another program's
 		}
 		return nil
 	}); err != nil {
@@ -122,8 +123,8 @@ type Room struct {
 	bytesPerSecond int64
 }
 
-// lookAtRoomIn computes the limit of guests with overlays in a directory: equal shares of the free
-// space divided by ThrottleFor, but enough for a commit to end.
+// lookAtRoomIn computes the limit of guests with overlays in a directory: an equal share of the
+// free space divided by ThrottleFor, but enough for a commit to end.
 func (m *Monitor) lookAtRoomIn(ctx context.Context, dir string, writers []*history.Migration, limits map[string]blockjob.WriteLimit) (*Room, error) {
 	free, err := m.preflight.FreeBytesFor(ctx, dir, nil)
 	if err != nil {
@@ -154,7 +155,6 @@ func (m *Monitor) lookAtRoomIn(ctx context.Context, dir string, writers []*histo
 	return r, nil
 }
 
-// slow sets and describes the limit of a migration's guest.
 func (m *Monitor) slow(ctx context.Context, h *history.Migration, r *Room, was blockjob.WriteLimit) (string, error) {
 	s := &h.Spec
 	to := r.bytesPerSecond
@@ -179,8 +179,8 @@ func (m *Monitor) slow(ctx context.Context, h *history.Migration, r *Room, was b
 	return m.SlowText(s, r, &l), nil
 }
 
-// stillOnOverlay reports, by the present journal and chain, whether the overlay receives the
-// guest's writes.
+// stillOnOverlay reports whether the overlay receives the guest's writes, by the present journal
+// and chain.
 func (m *Monitor) stillOnOverlay(ctx context.Context, s *move.Spec) (bool, error) {
 	h, err := m.history.Load(ctx, s.MigrationID)
 	if err != nil || !h.OnOverlay() {
@@ -196,7 +196,7 @@ func (m *Monitor) stillOnOverlay(ctx context.Context, s *move.Spec) (bool, error
 	return dom.State.Active() && move.PositionOf(s, dom.LiveDisk(s.Target)) == move.OnOverlay, nil
 }
 
-// SlowText describes our limit of a migration's guest, or "".
+// SlowText describes the limit that space for overlays sets on a guest, or returns "".
 func (m *Monitor) SlowText(s *move.Spec, r *Room, l *blockjob.WriteLimit) string {
 	if l.Space == 0 {
 		return ""
@@ -209,7 +209,7 @@ func (m *Monitor) SlowText(s *move.Spec, r *Room, l *blockjob.WriteLimit) string
 	case l.Theirs != nil:
 		return fmt.Sprintf("instance %s is not slowed down, though %s: somebody has changed the limit on the writes of its disk %s, to %d bytes per second (0 is none), and it is left so", s.InstanceName, why, s.Target, *l.Theirs)
 	case l.Is == l.Before:
-		return "" // its owner's limit is lower
+		return "" // the owner's limit is lower
 	}
 	disk := s.Target
 	if len(l.With) > 0 {
@@ -219,8 +219,8 @@ func (m *Monitor) SlowText(s *move.Spec, r *Room, l *blockjob.WriteLimit) string
 		s.InstanceName, humanize.Bytes(l.Is), disk, why, humanize.Bytes(below+below/RoomBack))
 }
 
-// takeOffLimits removes the limits of guests that no longer write to our overlays, and describes
-// the remaining limits.
+// takeOffLimits removes the limits of guests that no longer write to their migrations' overlays,
+// and describes the limits that remain.
 func (m *Monitor) takeOffLimits(ctx context.Context, limits map[string]blockjob.WriteLimit, writers []*history.Migration) (left []string, failures error) {
 	for _, h := range writers {
 		delete(limits, h.Spec.MigrationID)

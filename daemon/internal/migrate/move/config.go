@@ -16,13 +16,13 @@ type Config struct {
 	OverlaysShared bool
 	// Rules limit the paths of destinations.
 	Rules location.Rules
-	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts, or the most that
-	// the overlay can take if that is less.
+	// OverlayMinFreeBytes is how much must be free in OverlayDir before a migration starts. The
+	// most that the overlay can take suffices if that is less.
 	OverlayMinFreeBytes int64
 	// While less than ThrottleBelowBytes is free for overlays, the guests' writes are limited so
 	// that the free space lasts for ThrottleFor; 0 is no limit.
 	ThrottleBelowBytes int64
 	ThrottleFor        time.Duration
-	// SharedPools are shared pools in addition to pools of a shared type.
+	// SharedPools are pools that are shared although their type is not.
 	SharedPools []string
 }

@@ -18,11 +18,11 @@ type Copier interface {
 	// Compare returns nil for equal content, otherwise an *api.Error with copy_mismatch and the
 	// first different offset.
 	Compare(ctx context.Context, src, dst []hv.Image, sizeBytes int64, progress func(Progress)) error
-	// Unanswered reports whether a storage has not answered a request of this copy to copy by
-	// itself: the storage may still write to dst.
+	// Unanswered reports whether a storage was requested to copy by itself and has not answered:
+	// it may still write to dst.
 	Unanswered(key string) (bool, error)
-	// Restart makes the copy begin again, without the changes to its options. An Unanswered
-	// request remains so.
+	// Restart makes the copy begin again, without the changes to its options. It does not change
+	// the result of Unanswered.
 	Restart(key string) error
 	// Forget removes the copy's cursor and the changes to its options.
 	Forget(ctx context.Context, key string) error
@@ -38,8 +38,8 @@ type CopyUpdates interface {
 
 // UnitsCopier copies units that guests have written, and keeps the units that remain.
 type UnitsCopier interface {
-	// CopyUnits copies units while other programs write to them, durably (copy.Units). It
-	// continues from the cursor of its key.
+	// CopyUnits copies units, durably, while guests may write to them (copy.Units). It continues
+	// from the cursor of its key.
 	CopyUnits(ctx context.Context, req UnitsRequest) (copy.UnitsResult, error)
 	// KeepUnits stores units under a key, durably. KeptUnits returns them, or fs.ErrNotExist.
 	KeepUnits(key string, kept KeptUnits) error
@@ -48,8 +48,8 @@ type UnitsCopier interface {
 	ForgetUnits(prefix string) error
 }
 
-// CopyRequest is a request to copy the content of a chain. If Dst is over base images, these are
-// Src's, and only the data in Src's top image is copied. Key names the cursor.
+// CopyRequest is a request to copy the content of a chain. A Dst over base images has the base
+// images of Src; then only the data in Src's top image is copied. Key names the cursor.
 type CopyRequest struct {
 	Key       string
 	Src       []hv.Image
@@ -122,6 +122,6 @@ type CopyResult struct {
 	Offloaded   bool   `json:"offloaded,omitempty"`
 	Verified    bool   `json:"verified"`
 	Digest      string `json:"digest,omitempty"`
-	// Remark names the program that copied, if that is unexpected.
+	// Remark names the program that copied, if it was not the built-in copier.
 	Remark string `json:"remark,omitempty"`
 }

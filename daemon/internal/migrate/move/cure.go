@@ -20,7 +20,7 @@ func Cured(err *api.Error, commands ...string) *api.Error {
 	return err.With(api.DetailCure, strings.Join(commands, api.CureSeparator))
 }
 
-// Undefined returns the error for an instance that is not defined and does not run on this host.
+// Undefined returns the error for an instance that is neither defined nor running on this host.
 // Only its owner has a copy of its definition.
 func Undefined(s *Spec) *api.Error {
 	define, repair := s.DefineCommand(), s.RepairCommand()
@@ -59,8 +59,9 @@ func (s *Spec) DefineCommand() string {
 // DefinitionFile returns the file of DumpCommand, in the working directory.
 func (s *Spec) DefinitionFile() string { return "./" + s.InstanceName + ".xml" }
 
-// CommitCommands returns the commands that commit all images over base into base under a guest. A
-// running guest is suspended meanwhile: some versions of QEMU miss writes when such a job begins.
+// CommitCommands returns the commands that commit all images over base into base under a guest.
+// They suspend a running guest meanwhile: some versions of QEMU miss writes when such a job
+// begins.
 func CommitCommands(s *Spec, base string, runs bool) []string {
 	commit := shell.Line("virsh", "blockcommit", "--base", base, "--active", "--pivot", "--wait", "--", s.InstanceName, s.Target)
 	if !runs {
@@ -73,7 +74,7 @@ func CommitCommands(s *Spec, base string, runs bool) []string {
 func Quoted(commands []string) string { return "`" + strings.Join(commands, "`, `") + "`" }
 
 // KillCommand returns a command that ends a process of the instance, unless another process has
-// its number now.
+// its number by then.
 func KillCommand(s *Spec, pid int) string {
 	is := shell.Line("grep", "-zxqF", "-e", s.InstanceID, fmt.Sprintf("/proc/%d/cmdline", pid)) // an argument that libvirt passes
 	return is + " && " + shell.Line("kill", strconv.Itoa(pid))

@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// PositionOf reads the position from a disk's chain. It compares whole chains: an overlay over
-// another image is foreign. A definition may omit the chain below the overlay, unless it states
-// that there is none: libvirt omits it if a snapshot is requested while the guest ends.
+// PositionOf returns the position of a disk by its whole chain: an overlay over another image is
+// foreign. The chain may end at the overlay, unless the definition states that it ends there:
+// libvirt omits the images below if a snapshot is requested while the guest ends.
 func PositionOf(s *Spec, d *hv.Disk) Position {
 	if d == nil {
 		return Foreign
@@ -32,7 +32,8 @@ func PositionOf(s *Spec, d *hv.Disk) Position {
 	return Foreign
 }
 
-// Direction is a fold of a running guest's overlay: into dst (complete) or into src (cancel).
+// Direction is a direction of the switch: the overlay is folded into dst (complete) or into src
+// (cancel).
 type Direction struct {
 	Job   hv.JobKind
 	Image func(*Spec) hv.Image
@@ -89,7 +90,7 @@ func (d *DiskState) MirrorTo(to Direction, s *Spec) (*hv.Mirror, error) {
 	case d.Mirror == nil:
 		return nil, nil
 	case d.Mirror.Job == hv.JobOther && d.Mirror.Image.Path == img.Path:
-		// libvirt shows a failed job of ours so, until the job is gone.
+		// Until a failed job is gone, libvirt shows it like this.
 		return &hv.Mirror{Job: to.Job, Image: d.Mirror.Image}, nil
 	}
 	if d.Mirror.Job != to.Job || d.Mirror.Image.Path != img.Path {

@@ -4,8 +4,8 @@
 // ports to hypervisor, images and registry, the state of the disk, the fence of this host, the
 // progress, and the errors.
 //
-// The packages of the steps and their plans (package plans) do not know who requests a migration,
-// which op is next or how a migration is shown: package migrate does, and reads specs, kinds and
-// outputs here. They reach libvirt, qemu-img and the registry only through hv.Hypervisor and the
-// interfaces of ports.go. DESIGN.md of package migrate lists every interruption.
+// The packages of the steps and their plans (package plans) do not depend on package migrate,
+// which reads specs, kinds and outputs here. They reach libvirt, qemu-img and the registry only
+// through hv.Hypervisor and the interfaces of ports.go. DESIGN.md of package migrate lists every
+// interruption.
 package move

@@ -29,7 +29,7 @@ type Deps struct {
 	stop     context.CancelFunc
 }
 
-// NewDeps makes Deps. It calls change with the id of each migration that has new progress.
+// NewDeps makes Deps. It calls change with the id of each migration that makes progress.
 func NewDeps(ports Ports, history History, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *Deps {
 	d := &Deps{
 		Ports: ports, History: history, Progress: newProgressTracker(change, ports.Now), Fence: &Fence{},
@@ -63,7 +63,7 @@ type Env struct {
 	recordEnds func(context.Context) error
 }
 
-// New makes an Env of the ports.
+// New makes an Env.
 func New(d *Deps) *Env {
 	return &Env{
 		hv: d.HV, images: d.Images, copier: d.Copier, updates: d.Updates, registry: d.Registry, progress: d.Progress, fence: d.Fence, log: d.Log, now: d.Now,
@@ -89,9 +89,9 @@ type registry interface {
 	Migration(ctx context.Context, id string) (api.Migration, error)
 }
 
-// OnForgotten sets a function that is called before a decision about a migration that the registry
-// does not know. A registry that was restored from a backup may first have to learn where the
-// volume was when the migration began.
+// OnForgotten sets a function that is called before a migration counts as unknown to the registry.
+// A registry that was restored from a backup may first have to learn where the volume was when the
+// migration began.
 func (e *Env) OnForgotten(recordEnds func(context.Context) error) { e.recordEnds = recordEnds }
 
 // CopyOptions returns the options of the start with the operator's later changes, also from before
@@ -122,8 +122,8 @@ func (e *Env) Update(s *Spec, in api.MigrationUpdate) error {
 	return nil
 }
 
-// standsAfter is how long a copy may make no progress before that is shown, in addition to the
-// time of a chunk at the bandwidth limit.
+// standsAfter is how long a copy may make no progress before that is shown. The time of a chunk at
+// the bandwidth limit is added.
 const standsAfter = 30 * time.Second
 
 // Progress returns the progress of a migration's op; ok is false if no op moves bytes. While the
@@ -162,9 +162,9 @@ func (e *Env) MayPause() error {
 
 // Bounds of the waits inside steps.
 const (
-	// JobPoll is the interval between looks at a running block job without a pacer.
+	// JobPoll is the interval of looks at a running block job without a pacer.
 	JobPoll = 100 * time.Millisecond
-	// DrainPoll is that interval while the guest is paused.
+	// DrainPoll is JobPoll while the guest is paused.
 	DrainPoll = 2 * time.Millisecond
 	// DrainBound is how long the job may take to catch up in a pause. Then the guest is resumed
 	// and the op is undone.
@@ -179,14 +179,14 @@ func Step(name string, do, undo op.DoFunc[Spec], observe op.ObserveFunc[Spec]) o
 	return op.StepOf(SpecOf, name, do, undo, observe)
 }
 
-// RemarkOutput is the output of a step with an unexpected result: the migration shows the remark.
+// RemarkOutput is the output of a step with an unexpected result. The migration shows the remark.
 type RemarkOutput struct {
 	Remark string `json:"remark"`
 }
 
 // FlushEarly flushes an image that the guest writes, before a call that would flush it with the
-// guest paused. An error costs only time, except an *image.NotStoredError: a later flush would not
-// report the lost writes again, so FlushEarly returns that error.
+// guest paused. It returns only an *image.NotStoredError, since a later flush would not report the
+// lost writes again. After another error only the pause takes longer.
 func (e *Env) FlushEarly(ctx context.Context, s *Spec, path string) error {
 	err := e.images.Flush(ctx, path)
 	if err == nil || NotStored(err) {
@@ -201,7 +201,7 @@ func (e *Env) NotFlushedEarly(s *Spec, path string, err error) {
 	e.log.Warn("an image was not flushed before its guest is held up, which may take longer now", "migration", s.MigrationID, "path", path, "err", err)
 }
 
-// Compare compares two chains as the guest sees them, and shows its progress.
+// Compare compares two chains as the guest sees them, and shows the progress of the comparison.
 func (e *Env) Compare(ctx context.Context, s *Spec, a, b []hv.Image, sizeBytes int64) error {
 	return e.copier.Compare(ctx, a, b, sizeBytes, func(p Progress) { e.progress.Set(s.MigrationID, p) })
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Fence has the newest epoch of this host that the registry has reported and, by migration, the
-// epoch of the registry's last confirmation that the migration belongs to this host. It is only in
+// epoch of the registry's last confirmation that this host has the migration. It is only in
 // memory: after a restart the registry reports the epoch again.
 type Fence struct {
 	mu     sync.Mutex
@@ -54,7 +54,7 @@ func (f *Fence) Behind(s *Spec) (epoch int64, yes bool, changed <-chan struct{})
 	return f.epoch, f.epoch > max(s.Epoch, f.held[s.MigrationID]), f.raised
 }
 
-// EpochIn returns the epoch of a stale epoch's refusal, or 0.
+// EpochIn returns the epoch in a stale_epoch error, or 0.
 func EpochIn(err error) int64 {
 	var refused *api.Error
 	if !errors.As(err, &refused) {

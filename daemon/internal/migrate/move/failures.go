@@ -12,7 +12,7 @@ import (
 )
 
 // WorldChangedError ends an op because the state of the host has changed: the guest is on or off
-// contrary to the plan, or a block job ended early. The op is undone and the manager plans again.
+// contrary to the plan, or a block job ended early. The op is undone, and the manager plans again.
 type WorldChangedError struct{ What string }
 
 func (e *WorldChangedError) Error() string { return e.What }
@@ -25,9 +25,9 @@ func (e *WorldChangedError) Failure() op.Failure {
 // CodeWorldChanged is the journal's code of WorldChangedError. It never leaves the daemon.
 const CodeWorldChanged api.Code = "world_changed"
 
-// AbandonedError ends an op because the registry has ended its migration: an operator abandoned it
-// while this host was fenced. Nothing is undone, since src and dst may belong to other volumes.
-// kept: src still belongs to the instance.
+// AbandonedError ends an op because the registry has ended its migration: an operator abandoned
+// the migration while this host was fenced. Nothing is undone, since src and dst may belong to
+// other volumes. kept means that src still belongs to the instance.
 type AbandonedError struct {
 	why  *api.Error
 	kept bool
@@ -116,7 +116,7 @@ func CannotLookAt(s *Spec, err error) *api.Error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v; nothing was changed", s.InstanceName, err)
 }
 
-// NotEnded returns the error that makes a step look again whether the block job has ended.
+// NotEnded returns an error that makes a step look again, because the block job has not ended.
 func NotEnded(s *Spec) error {
 	return op.Retry(JobPoll, api.Errorf(api.CodeInstanceBusy, "the block job on %s has not ended yet", s.Target))
 }

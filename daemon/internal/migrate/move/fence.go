@@ -44,7 +44,7 @@ func (e *Env) Abandoned(ctx context.Context, s *Spec, at api.MigrationState, swi
 }
 
 // Forgotten is Abandoned for a migration that the registry does not know: its database was
-// restored from an older backup, and has no locks for the migration.
+// restored from an older backup, and has no locks for this migration.
 func (e *Env) Forgotten(ctx context.Context, s *Spec, switched bool) error {
 	if err := e.recordEnds(ctx); err != nil {
 		return e.RegistryError(err)
@@ -96,7 +96,7 @@ func (e *Env) WhileOurs(ctx context.Context, s *Spec) (context.Context, context.
 	return ctx, func() { cancel(nil) }
 }
 
-// untilFenced is WhileOurs, but also for a host that is already fenced.
+// untilFenced is WhileOurs for a host that may already be fenced.
 func (e *Env) untilFenced(ctx context.Context, s *Spec) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	_, _, changed := e.fence.Behind(s)
@@ -125,8 +125,9 @@ func fencedMeanwhile(s *Spec) error {
 // ownershipBound is how long the registry is asked while a fence of this host waits.
 const ownershipBound = 5 * time.Second
 
-// MayTakeLong reports whether a step with a paused guest may take long, since a fence waits for
-// its end: after a fence the registry must have confirmed the migration, or ended it.
+// MayTakeLong reports whether a step may take long while the guest is paused. A fence waits for
+// the step's end: so after a fence the registry must first have confirmed the migration, or ended
+// it.
 func (e *Env) MayTakeLong(ctx context.Context, s *Spec) bool {
 	ctx, cancel := context.WithTimeout(ctx, ownershipBound)
 	defer cancel()

@@ -20,15 +20,16 @@ type History interface {
 	// Made reports whether this host has made dst for a move while all guests write, and has not
 	// undone that.
 	Made(ctx context.Context, s *Spec) (bool, error)
-	// Facts returns the facts for the steps. The complete with this op id does not count.
+	// Facts returns the journal's facts about the migration. It ignores the complete with the op
+	// id exceptOp.
 	Facts(ctx context.Context, s *Spec, exceptOp string) (Facts, error)
 	// Dst returns the newest note about a dst that the migration makes.
 	Dst(ctx context.Context, s *Spec) (DstNote, error)
 	// BegunHeld reports whether a job of this kind began in this process of the guest while the
 	// guest was suspended. It is false for an unknown process.
 	BegunHeld(ctx context.Context, s *Spec, job hv.JobKind, process string) (bool, error)
-	// EndNotStored reports whether dst may lack writes of a block job: a flush of dst failed or
-	// was interrupted, and no job has begun since with the guest suspended.
+	// EndNotStored reports whether dst may lack writes of a block job, because a flush of dst
+	// failed or was interrupted, and no job has begun since with the guest suspended.
 	EndNotStored(ctx context.Context, s *Spec) (bool, error)
 	// Live returns what this host has done in a move while all guests write, in the generation of
 	// in, without the op with this id.
@@ -37,11 +38,11 @@ type History interface {
 
 // Facts are the journal's facts about a migration.
 type Facts struct {
-	// Seal is the stamp of src from its freeze or, in a method that does not freeze src, from when
-	// no process had it open any more; nil if there is none.
+	// Seal is the stamp of src from its freeze. If the method does not freeze src, it is from when
+	// no process had src open any more. It is nil without a stamp.
 	Seal *image.Stamp
-	// Snapshot is the snapshot that was then made of src, an RBD image; nil if none was made.
-	// SnapshotBegun: a snapshot of that name is ours, even if the journal does not have it.
+	// Snapshot is the snapshot that was made of src, an RBD image, at that time; nil if none was
+	// made. SnapshotBegun: a snapshot of its name is ours, even if the journal does not have it.
 	Snapshot      *SrcSnapshot
 	SnapshotBegun bool
 	// Touched: src was written since, but still has the copied content.
@@ -54,13 +55,13 @@ type Facts struct {
 	Process string
 }
 
-// DstNote is a start's note about dst, written before dst is made, and again when dst is complete;
-// for a file, before the file has its path.
+// DstNote is a start's note about dst. It is written before dst is made, and again when dst is
+// complete, but before a file has its path.
 type DstNote struct {
 	Ours bool `json:"ours"`
 	// Free: dst existed already, and belonged to no volume.
 	Free bool `json:"free,omitempty"`
-	// Temporary is the name of the unfinished file, in the directory of dst, on a filesystem
+	// Temporary is the name, in the directory of dst, of the unfinished file on a filesystem
 	// without nameless files.
 	Temporary string `json:"temporary,omitempty"`
 	// Print is the fingerprint of a complete dst, otherwise empty.
@@ -76,7 +77,8 @@ type SrcSnapshot struct {
 	ID   uint64 `json:"id"`
 }
 
-// SnapshotNote is written while no snapshot has its name: a later snapshot of that name is ours.
+// SnapshotNote is written while no snapshot has its name. A later snapshot of that name is the
+// migration's.
 type SnapshotNote struct {
 	Snapshot string `json:"snapshot"`
 }

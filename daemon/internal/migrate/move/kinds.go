@@ -2,7 +2,7 @@
 
 package move
 
-// The op kinds of a migration. Which steps an op of a kind has depends on the method and on the
+// These are the op kinds of a migration. The steps of an op depend on its kind, the method and the
 // guest (plans.Way).
 const (
 	KindStart    = "migration_start"

@@ -5,7 +5,7 @@ package move
 import "time"
 
 // TrackedGuest is a guest with tracked writes. Process has the bitmap; it is "" for a guest that
-// is off and guarded. Limit is the limit on its writes at that time.
+// is off and guarded. Limit is the limit on its writes before the migration's.
 type TrackedGuest struct {
 	ID      string `json:"id"`
 	Process string `json:"process"`
@@ -18,22 +18,22 @@ type LiveHistory struct {
 	// that it was asked to end, or 0.
 	Over  bool
 	Ended int
-	// Tracked are the guests of the generation; nil if it did not begin here. Since is when the
-	// present bitmap began to record.
+	// Tracked has the guests of the generation. It is nil if the generation did not begin here.
+	// Since is when the present bitmap began to record.
 	Tracked []TrackedGuest
 	Since   time.Time
 	// DstPrint is the fingerprint of dst when the generation began.
 	DstPrint string
-	// Throttles are the limits that rounds of all generations have set, or may have set, on the
-	// guests' writes. Before is the state, by guest id, when the guest was last tracked.
+	// Throttles has the limits on the guests' writes that rounds of all generations have set, or
+	// may have set. Before has, by guest id, the guest's state when its tracking last began.
 	Throttles []int64
 	Before    map[string]TrackedGuest
-	// Round is the newest round with swapped bitmaps. Copied and CopiedBefore report whether this
-	// host has copied it and the previous round.
+	// Round is the newest round with swapped bitmaps. Copied reports whether this host has copied
+	// it, CopiedBefore the previous round.
 	Round                int
 	Copied, CopiedBefore bool
 	// Read: the read of the last bitmaps has begun, and may have stopped the recording.
 	Read bool
-	// ReadDone: the read units are stored.
+	// ReadDone: the units of the last read are stored.
 	ReadDone bool
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The op kinds of this host's part in a move while all guests write. They have no commit point:
-// each can be repeated, and the last one removes the traces of the others.
+// These are the op kinds of this host's part in a move while all guests write. They have no commit
+// point: each op can be repeated, and KindLiveUntrack removes the traces of the others.
 const (
 	KindLiveTrack    = "live_track"
 	KindLiveSwap     = "live_swap"
@@ -42,7 +42,7 @@ type LiveInput struct {
 	// This host's share of round 0.
 	FromBytes  int64 `json:"from_bytes"`
 	UntilBytes int64 `json:"until_bytes"`
-	// WriteBytesPerSecond is as in api.LiveRound.
+	// WriteBytesPerSecond is the field of api.LiveRound.
 	WriteBytesPerSecond int64 `json:"write_bytes_per_second,omitempty"`
 
 	SrcBlock bool `json:"src_block"`
@@ -50,8 +50,8 @@ type LiveInput struct {
 	request.Body
 }
 
-// Keys implements request.Input. A round has no key of a guest: the guest may be stopped or saved
-// meanwhile.
+// Keys implements request.Input. The ops of a round have no key of a guest: the guest may be
+// stopped or saved meanwhile.
 func (in *LiveInput) Keys() []string {
 	keys := []string{request.VolumeKey(in.VolumeID)}
 	if in.Kind == KindLiveRound || in.Kind == KindLiveLast {
@@ -63,7 +63,7 @@ func (in *LiveInput) Keys() []string {
 	return keys
 }
 
-// Group implements request.Input: the ops of one migration.
+// Group implements request.Input.
 func (in *LiveInput) Group() string { return LiveGroup(in.MigrationID) }
 
 // LiveGroup returns the group of a migration's LiveInput ops.
@@ -72,10 +72,10 @@ func LiveGroup(migrationID string) string { return "live/" + migrationID }
 // Owner returns the owner of the guards of guests that are off.
 func (in *LiveInput) Owner() string { return "tracking " + in.MigrationID }
 
-// Prefix begins the names of all bitmaps of the move.
+// Prefix returns the beginning of the names of all bitmaps of the move.
 func (in *LiveInput) Prefix() string { return "volferry-" + in.MigrationID + "-" }
 
-// GenerationPrefix begins the names of all bitmaps of a generation.
+// GenerationPrefix returns the beginning of the names of all bitmaps of a generation.
 func (in *LiveInput) GenerationPrefix() string {
 	return fmt.Sprintf("%sg%06d-", in.Prefix(), in.Generation)
 }
@@ -85,7 +85,7 @@ func (in *LiveInput) Bitmap(round int) string {
 	return fmt.Sprintf("%sr%06d", in.GenerationPrefix(), round)
 }
 
-// LastBitmap returns the name of the bitmap that records after the last read, when no guest may
+// LastBitmap returns the name of the bitmap that records after the last read, when guests must not
 // write.
 func (in *LiveInput) LastBitmap() string { return in.GenerationPrefix() + "last" }
 
@@ -94,17 +94,17 @@ func (in *LiveInput) CopyKey(round int) string {
 	return fmt.Sprintf("%sg%06d-r%06d", in.CopyPrefix(), in.Generation, round)
 }
 
-// LastKey is the key of the last copy of a generation.
+// LastKey returns the key of the last copy of the generation.
 func (in *LiveInput) LastKey() string {
 	return fmt.Sprintf("%sg%06d-last", in.CopyPrefix(), in.Generation)
 }
 
-// CopyGeneration begins the keys of all copies of a generation.
+// CopyGeneration returns the beginning of the keys of all copies of the generation.
 func (in *LiveInput) CopyGeneration() string {
 	return fmt.Sprintf("%sg%06d-", in.CopyPrefix(), in.Generation)
 }
 
-// CopyPrefix begins the keys of all copies of the migration.
+// CopyPrefix returns the beginning of the keys of all copies of the migration.
 func (in *LiveInput) CopyPrefix() string { return "live-" + in.MigrationID + "-" }
 
 // SrcImage returns the image of src.
@@ -119,14 +119,15 @@ func (in *LiveInput) Refused(code api.Code, format string, args ...any) *api.Err
 		With("migration_id", in.MigrationID)
 }
 
-// BitmapLost returns the error that ends a generation: the record of the guest's writes has a gap.
+// BitmapLost returns the error that ends a generation because the record of the guest's writes has
+// a gap.
 func (in *LiveInput) BitmapLost(g LiveGuest, format string, args ...any) *api.Error {
 	return in.Refused(api.CodeBitmapLost, "instance %s %s; nothing is lost, and the whole volume has to be copied once more", g.Name, fmt.Sprintf(format, args...)).
 		With("instance_id", g.ID)
 }
 
-// LiveStep makes an op.Step on the LiveInput. It has no Observe: a repeated step itself looks at
-// the present state.
+// LiveStep makes an op.Step of functions that take the LiveInput. It has no Observe: a repeated
+// step looks at the present state itself.
 func LiveStep(name string, do, undo op.DoFunc[LiveInput]) op.Step {
 	return op.StepOf(op.InputOf[LiveInput], name, do, undo, nil)
 }

@@ -15,8 +15,8 @@ func NotStored(err error) bool {
 	return errors.As(err, &lost)
 }
 
-// LostByGuest adds to a flush's error that the guest's lost writes cannot be repeated, since the
-// image has no copy.
+// LostByGuest adds to a flush's error that the guest's lost writes cannot be repeated, since no
+// other image has them.
 func LostByGuest(s *Spec, err error) error {
 	if !NotStored(err) {
 		return err

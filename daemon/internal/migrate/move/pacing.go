@@ -8,8 +8,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/copy"
 )
 
-// Pacing is the reason why a copy or a block job is slowed down now, mostly its guest's needs. It
-// is zero without a reason.
+// Pacing is the reason why a copy or a block job is slow now, mostly because its guest needs the
+// storage. It is zero without a reason.
 type Pacing struct {
 	PacingKind
 
@@ -22,7 +22,7 @@ type PacingKind struct {
 	Requests string // reads, writes or flushes, if their latency is the reason
 }
 
-// Reasons for a slow job, other than a pacer.
+// These are reasons for a slow job other than a pacer.
 const (
 	DoingThrottlesGuest = "throttles_guest"
 	DoingWaitsForDst    = "waits_for_dst"
@@ -38,7 +38,7 @@ func PacingKinds() []PacingKind {
 	return kinds
 }
 
-// PacingIf returns the pacing for a reason, zero for no words.
+// PacingIf returns the pacing for a reason, or zero if words is empty.
 func PacingIf(doing, words string) Pacing {
 	if words == "" {
 		return Pacing{}
@@ -46,7 +46,7 @@ func PacingIf(doing, words string) Pacing {
 	return Pacing{PacingKind{Doing: doing}, words}
 }
 
-// PacingOf returns the pacing of a copy or job that yields to its guest, zero if it does not.
+// PacingOf returns the pacing of a copy or job that yields to its guest, or zero.
 func PacingOf(s copy.PaceState) Pacing {
 	words := s.String()
 	if words == "" {

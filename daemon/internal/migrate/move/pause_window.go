@@ -4,11 +4,11 @@ package move
 
 // PauseNote is written before the guest is paused: nothing shows later which program paused it.
 type PauseNote struct {
-	// Resume: the guest ran, or the pause cures an I/O error (a full overlay) that had stopped it.
-	// A guest that a person had paused stays paused.
+	// Resume: the guest ran, or the pause cures the I/O error (a full overlay) that had stopped
+	// it, so it is resumed. A guest that a person had paused stays paused.
 	Resume bool `json:"resume"`
-	// Early: the op has not paused the guest. The note is from the flush before the pause, or from
-	// a guest that could not be paused, since it was asleep or had crashed.
+	// Early means that the op has not paused the guest. The note is then from the flush before the
+	// pause, or about a guest that could not be paused, since it was asleep or had crashed.
 	Early bool `json:"early,omitempty"`
 	FlushingNote
 }
@@ -22,8 +22,8 @@ type PauseWindow struct {
 }
 
 var (
-	// ToSwitch is the pause of a switch: both ends of the drained job are equal, and a crash loses
-	// nothing.
+	// ToSwitch is the pause of a switch. Overlay and target of the drained job are equal, and a
+	// crash loses nothing.
 	ToSwitch = PauseWindow{"pause", "resume", true}
 	// ToAbort is the pause for the end of a job, since the guest's process may end with the job.
 	ToAbort = PauseWindow{"pause_to_abort", "resume_after_abort", true}

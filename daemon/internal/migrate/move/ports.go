@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Registry is a migration's part of the registry. Every change has an op id and may be repeated.
-// Errors are *api.Error; after the code registry_unavailable the outcome is unknown.
+// Registry is the registry's API for migrations. Each change has an op id and may be repeated.
+// Errors are *api.Error. After the code registry_unavailable the outcome is unknown.
 type Registry interface {
 	Volume(ctx context.Context, id string) (api.Volume, error)
 	Attachment(ctx context.Context, id string) (api.Attachment, error)
@@ -64,20 +64,20 @@ type Ports struct {
 	// Claims knows which images are in use.
 	Claims *location.Claims
 	// MayMove returns an error for a volume that a guest may release at any time after a detach
-	// (attach.Manager). Nil: volumes are never detached.
+	// (attach.Manager). A nil MayMove means that volumes are never detached.
 	MayMove func(ctx context.Context, volumeID string) error
-	// Audit adds an event to the audit trail. Nil: events are dropped.
+	// Audit adds an event to the audit trail. A nil Audit drops events.
 	Audit func(e api.EventPost)
-	// JobStart returns the effect of this version of QEMU on an unsuspended guest when a block job
-	// begins. The version is zero if unknown. Nil: hv.JobStartOf.
+	// JobStart returns what a beginning block job of this QEMU may do to a guest that is not
+	// suspended. The version is zero if unknown. A nil JobStart means hv.JobStartOf.
 	JobStart func(qemu hv.Version) hv.JobStart
-	// CountPaced adds up how long block jobs yielded to their guests. Nil: not counted.
+	// CountPaced adds how long a block job has yielded to its guest. It may be nil.
 	CountPaced func(time.Duration)
-	// Clock returns the time. Nil: time.Now.
+	// Clock returns the time. A nil Clock means time.Now.
 	Clock func() time.Time
 }
 
-// Now returns the time of the Clock.
+// Now returns the time by Clock.
 func (p *Ports) Now() time.Time {
 	if p.Clock == nil {
 		return time.Now()

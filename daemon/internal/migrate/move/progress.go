@@ -58,7 +58,7 @@ func (t *ProgressTracker) Get(id string) (ShownProgress, bool) {
 	return p, ok
 }
 
-// GoesOn is called when a copy begins, or continues an earlier one.
+// GoesOn records that a copy begins, or continues an earlier copy.
 func (t *ProgressTracker) GoesOn(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +74,7 @@ func (t *ProgressTracker) Clear(id string) {
 	t.mu.Unlock()
 }
 
-// update returns the changes to the copy's options, and reads them if they are not in memory.
+// update returns the changes to the copy's options. It calls read if they are not in memory.
 func (t *ProgressTracker) update(id string, read func() api.MigrationUpdate) api.MigrationUpdate {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -19,12 +19,12 @@ import (
 const (
 	// MethodOverlay freezes src under a local overlay, and the guest continues.
 	MethodOverlay = api.MethodOverlay
-	// MethodOffline prevents until the end that an instance with the volume starts. It is for
-	// unattached volumes and for disks that libvirt cannot overlay.
+	// MethodOffline prevents starts of the volume's instance until the migration ends. It is for
+	// unattached volumes, and for disks that libvirt cannot overlay.
 	MethodOffline = "offline"
 	// MethodMirror has QEMU copy the disk while the guest runs on src, and write each guest's
-	// write to both images. It has no overlay and no frozen src for other programs. It is for
-	// disks that libvirt cannot overlay, and for users who want no overlay.
+	// write to both images. It has no overlay, and no frozen src for other programs. It is for
+	// disks that libvirt cannot overlay, and for operators who want no overlay.
 	MethodMirror = api.MethodMirror
 	// MethodSave moves a volume with all its guests paused. The registry leads the move: a host
 	// that copies does only that part, and does not change the registry's row.
@@ -60,8 +60,8 @@ type Spec struct {
 
 	Src      api.Location `json:"src"`
 	SrcBlock bool         `json:"src_block"`
-	// SrcPrint is the fingerprint of src. It is empty if this host has made no copy for a move that
-	// the registry leads, and drops nothing.
+	// SrcPrint is the fingerprint of src. For a move that the registry leads it is empty if this
+	// host neither copies nor drops an image.
 	SrcPrint string `json:"src_print,omitempty"`
 	// SrcRights are the rights of src while no guest has it, for a dst that the migration makes.
 	// They are nil for a device.
@@ -76,19 +76,20 @@ type Spec struct {
 	DstPrint string `json:"dst_print,omitempty"`
 	// CreateDst: dst did not exist. The migration makes it, and a cancel removes it.
 	CreateDst bool `json:"create_dst"`
-	// ConnectDst: dst is a target's volume, which is connected. A cancel does not restore its
-	// overwritten data.
+	// ConnectDst means that the migration connects dst, a target's volume. A cancel does not
+	// restore overwritten data.
 	ConnectDst bool `json:"connect_dst,omitempty"`
 	// RoomNote warns that the volume may outgrow dst's storage.
 	RoomNote string `json:"room_note,omitempty"`
 	// Notes are sentences about properties of src that dst lacks.
 	Notes []string `json:"notes,omitempty"`
-	// Allocation is empty unless the migration makes dst as a file: api.AllocationThick gives dst
-	// space for the whole volume before it is written, api.AllocationThin does not.
+	// Allocation is empty unless the migration makes dst as a file. With api.AllocationThick dst
+	// gets space for the whole volume before it is written, with api.AllocationThin it does not.
 	Allocation string `json:"allocation,omitempty"`
 	Overlay    string `json:"overlay,omitempty"`
-	// GuestBytes is the size that the guest sees, if that is not the whole src: a LUKS container's
-	// payload, by its header at the request. Only a move under an overlay needs it.
+	// GuestBytes is the size that the guest sees, or 0 if that is src's size. For a LUKS container
+	// it is the payload's size, by the header at the request. Only a move under an overlay needs
+	// it.
 	GuestBytes int64 `json:"guest_bytes,omitempty"`
 
 	Method    string `json:"method"`
@@ -101,10 +102,10 @@ type Spec struct {
 	MirrorFills  bool `json:"-"`
 	ExternalCopy bool `json:"external_copy"`
 	DeleteSource bool `json:"delete_source"`
-	// Checkpoints selects the treatment of dirty bitmaps that the move would lose
+	// Checkpoints selects what happens with dirty bitmaps that the move would lose
 	// (api.MigrationTarget).
 	Checkpoints string `json:"checkpoints,omitempty"`
-	// The options of the start; Env.CopyOptions includes later changes.
+	// CopyOptions are the options of the start. Env.CopyOptions includes later changes.
 	api.CopyOptions
 	// ToType is the volume's type after the move, or "" to keep its type.
 	ToType string `json:"to_type,omitempty"`
@@ -113,7 +114,7 @@ type Spec struct {
 // Input is the input of a migration's ops.
 type Input struct {
 	Spec Spec `json:"spec"`
-	// RequestID is the op id that the caller knows: an op that continues a request has the id of
+	// RequestID is the op id that the caller knows. An op that continues a request has the id of
 	// the request's first op.
 	RequestID string `json:"request"`
 	request.Body
@@ -141,15 +142,15 @@ func (s *Spec) SrcImage() hv.Image { return s.SrcChain()[0] }
 // DstImage returns dst as an hv.Image.
 func (s *Spec) DstImage() hv.Image { return s.DstChain()[0] }
 
-// Convertible reports whether qemu-img convert can write one end over the other: each is a whole
-// image that needs no passphrase.
+// Convertible reports whether qemu-img convert can write src over dst and the reverse: both are
+// whole images that need no passphrase.
 func (s *Spec) Convertible() bool {
 	return !slices.ContainsFunc([]hv.Image{s.SrcImage(), s.DstImage()}, func(img hv.Image) bool {
 		return img.SliceBytes != 0 || img.LUKSSecret != ""
 	})
 }
 
-// DstOrigin is how dst comes to be.
+// DstOrigin is where dst comes from.
 type DstOrigin int
 
 // The origins of dst.
@@ -162,7 +163,7 @@ const (
 	DstConnected
 )
 
-// DstOrigin returns how dst comes to be.
+// DstOrigin returns where dst comes from.
 func (s *Spec) DstOrigin() DstOrigin {
 	switch {
 	case s.ConnectDst:
@@ -182,7 +183,7 @@ func (s *Spec) MakesDst() bool { return s.CreateDst || s.DstOnDevice() }
 // DstOnDevice reports whether dst is a qcow2 image on a block device.
 func (s *Spec) DstOnDevice() bool { return s.DstDeviceBytes != 0 }
 
-// DstRoomBytes returns the space of a dst that is not sparse.
+// DstRoomBytes returns the space that a dst without holes takes.
 func (s *Spec) DstRoomBytes() int64 { return max(s.Dst.WholeBytes(), s.DstDeviceBytes) }
 
 // DstFileBytes returns the largest size that dst's file may reach.
@@ -218,10 +219,11 @@ func (s *Spec) Manner() string {
 	return "with all its guests paused"
 }
 
-// Position is the chain of a migration that a disk has.
+// Position is which of a migration's chains a disk has.
 type Position string
 
-// The positions. On a Foreign chain another program has changed the disk, and no step changes it.
+// The positions of a disk. Foreign means that another program has changed the chain: no step
+// changes such a disk.
 const (
 	OnSrc     Position = "src"
 	OnOverlay Position = "overlay over src"
@@ -251,7 +253,7 @@ func (s *Spec) Leftovers() string {
 	return fmt.Sprintf("%s and %s", s.Src.Path, s.Dst.Path)
 }
 
-// Before returns the disk's position until the switch to dst, BeforeChain its chain.
+// Before returns the disk's position before the switch to dst.
 func (s *Spec) Before() Position {
 	if s.Method == MethodOverlay {
 		return OnOverlay
@@ -259,7 +261,7 @@ func (s *Spec) Before() Position {
 	return OnSrc
 }
 
-// BeforeChain returns the disk's chain until the switch to dst.
+// BeforeChain returns the disk's chain before the switch to dst.
 func (s *Spec) BeforeChain() []hv.Image {
 	if s.Method == MethodOverlay {
 		return s.OverlayChain()
@@ -283,7 +285,7 @@ func (s *Spec) DstChain() []hv.Image { return location.Chain(s.Dst, s.DstBlock) 
 // KeepsBase reports whether dst is over the base images of src.
 func (s *Spec) KeepsBase() bool { return s.Dst.IsLinkedClone() }
 
-// Background reports whether the job that folds into dst writes only in the background. Then dst
+// Background reports whether the job that folds into dst writes only in the background. If so, dst
 // lacks a guest's write until the job has copied it, and the copied data is not flushed before the
 // pivot.
 func (s *Spec) Background() bool { return s.KeepsBase() }
@@ -291,9 +293,9 @@ func (s *Spec) Background() bool { return s.KeepsBase() }
 // Attached reports whether an instance of this host has the volume.
 func (s *Spec) Attached() bool { return s.InstanceID != "" }
 
-// Key returns the key of ops that change the disk's chain. Migrations of one instance end one
-// after the other, because libvirt's security drivers confuse two block jobs that end at once on
-// one domain.
+// Key returns the key of ops that change the disk's chain. Migrations of one instance share it and
+// end one after the other, because libvirt's security drivers confuse two block jobs that end at
+// once on one domain.
 func (s *Spec) Key() string {
 	if s.Attached() {
 		return request.InstanceKey(s.InstanceID)

@@ -17,10 +17,10 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// ChainProblem returns the problem of the chain that forbids a start of the instance, nil if there
-// is none. inUse: the journal has the guest's newest writes in the overlay. orSrc: they may be in
-// src if the definition names src. unsure: they may be in the end of a pivot although the
-// definition names the overlay. known is false if the chain cannot be read now.
+// ChainProblem returns the problem of the chain that forbids a start of the instance, or nil.
+// inUse: the overlay has the guest's newest writes by the journal. orSrc: src may have them if the
+// definition names src. unsure: the end of a pivot may have them although the definition names the
+// overlay. known is false if the chain cannot be read now.
 func (e *Env) ChainProblem(ctx context.Context, s *move.Spec, inUse, orSrc, unsure bool) (problem *api.ChainProblem, known bool) {
 	disk, err := e.look.ConfirmDisk(ctx, s)
 	var disagreed *look.WitnessesDisagreeError
@@ -36,8 +36,9 @@ func (e *Env) ChainProblem(ctx context.Context, s *move.Spec, inUse, orSrc, unsu
 		return guarded(mayLack(s)), true
 	}
 	if !inUse || namedBy(s, disk.Dom.ConfigDisk(s.Target)) || orSrc && disk.Config == move.OnSrc {
-		// A higher image is another program's snapshot with newer writes (UnderSnapshot). A guest
-		// that was saved while the witnesses disagreed would be restored to libvirt's chain.
+		// An image over the overlay is another program's snapshot with newer writes
+		// (UnderSnapshot). A guest that was saved while the witnesses disagreed would be restored
+		// to libvirt's chain.
 		guarded, err := e.guards.Has(s.InstanceID, ChainOwner(s))
 		return nil, err == nil && (!guarded || !disk.Dom.ManagedSave)
 	}
@@ -56,7 +57,7 @@ func guarded(message string) *api.ChainProblem {
 }
 
 // UnderSnapshot returns a problem if another program has put an image (a snapshot) over the
-// guest's image, so that the instance now runs or starts with that snapshot. Otherwise the problem
+// guest's image, so that the instance runs on or starts with that snapshot. Otherwise the problem
 // is nil. known is false if the chain cannot be read now, or the witnesses disagree.
 func (e *Env) UnderSnapshot(ctx context.Context, s *move.Spec) (problem *api.ChainProblem, known bool) {
 	disk, err := e.move.ReadDisk(ctx, s)
@@ -93,8 +94,8 @@ func mayLack(s *move.Spec) string {
 		s.InstanceName, s.MigrationID)
 }
 
-// WitnessesDisagree describes the views of libvirt and the kernel if they cannot both be right.
-// Otherwise, and if they are unknown, it returns "".
+// WitnessesDisagree describes the views of libvirt and the kernel if they contradict each other.
+// If they agree or are unknown, it returns "".
 func (e *Env) WitnessesDisagree(ctx context.Context, s *move.Spec) string {
 	_, err := e.look.ConfirmDisk(ctx, s)
 	var disagreed *look.WitnessesDisagreeError
@@ -111,8 +112,8 @@ func namedBy(s *move.Spec, d *hv.Disk) bool {
 
 // Misnamed reports whether the definition of an instance that is off lacks the overlay, which has
 // the newest writes. It returns an error, typed for the runner, if src was written since, so that
-// the overlay does not match it, or if src is at an address and srcUnwritten does not state the
-// opposite.
+// the overlay does not match it, or if this is unknown, for a src at an address, and srcUnwritten
+// does not exclude it.
 func (e *Env) Misnamed(ctx context.Context, s *move.Spec, srcUnwritten bool) (bool, error) {
 	disk, err := e.look.ConfirmDisk(ctx, s)
 	if err != nil || namedBy(s, disk.Dom.ConfigDisk(s.Target)) {
@@ -137,5 +138,5 @@ func Watched(s *move.Spec) bool {
 	return s.Method == move.MethodOverlay || s.Method == move.MethodMirror
 }
 
-// ChainOwner returns the owner of the watch's guard.
+// ChainOwner returns the owner of the guards of the chain watch.
 func ChainOwner(s *move.Spec) string { return "chain " + s.MigrationID }

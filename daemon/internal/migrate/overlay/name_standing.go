@@ -15,15 +15,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// NameStanding changes the definition of an instance to the present image of its disk while an op
-// of the migration waits for the operator: the image of the running process, if libvirt and the
-// kernel agree, or the image where the op has left a guest that is off. at is the journal's
-// position, records are the op's. Errors are typed for the runner.
+// NameStanding makes the definition of an instance name the present image of its disk, while an op
+// of the migration waits for the operator. This is the image of the running process, if libvirt
+// and the kernel agree, or the image where the op has left a guest that is off. at is the
+// journal's position. records are the op's records. Errors are typed for the runner.
 func (e *Env) NameStanding(ctx context.Context, s *move.Spec, at move.Position, st *op.Status, records []op.Record) error {
 	disk, err := e.look.ConfirmDisk(ctx, s)
 	var disagreed *look.WitnessesDisagreeError
 	if errors.As(err, &disagreed) {
-		return disagreed.Why // a refusal of this call; the other op waits for the operator
+		return disagreed.Why // this call is refused; the op still waits for the operator
 	}
 	if err != nil {
 		return err
@@ -48,8 +48,8 @@ func (e *Env) NameStanding(ctx context.Context, s *move.Spec, at move.Position, 
 	return e.move.HVError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, chainAt(s, at)))
 }
 
-// leftAt returns the position of an instance that is off while an op waits for the operator: the
-// journal's, unless the op waits in its switch.
+// leftAt returns the position of an instance that is off while an op waits for the operator. It is
+// the journal's position unless the op waits in its switch.
 func (e *Env) leftAt(ctx context.Context, s *move.Spec, disk *move.DiskState, at move.Position, st *op.Status, records []op.Record) (move.Position, error) {
 	switch goal := move.GoalOf(st.Op.Kind); {
 	case st.Op.Has(AdmitCommittedStep):
@@ -72,9 +72,9 @@ func (e *Env) leftAt(ctx context.Context, s *move.Spec, disk *move.DiskState, at
 	return at, nil
 }
 
-// leftOffline is leftAt for a complete of an instance that is kept off, which waits while its
-// definition is changed back from dst. dst was a copy of src then, and has more if the instance
-// was started on it.
+// leftOffline is leftAt for a complete of an instance that is kept off, if the op waits while it
+// changes the definition back from dst. dst was a copy of src then, and has more data if the
+// instance was started on it.
 func (e *Env) leftOffline(ctx context.Context, s *move.Spec, opID string, records []op.Record) (move.Position, error) {
 	note, err := notedRun(records, NameDstWhileOffStep)
 	if err != nil || note.DstNewer {
@@ -84,7 +84,7 @@ func (e *Env) leftOffline(ctx context.Context, s *move.Spec, opID string, record
 }
 
 // leftInSwitch is leftAt for a complete that waits in its switch. In the pause both chains were
-// equal. endHasAll handles an old image that was written since. Otherwise dst has everything.
+// equal. Unless the old image was written since, dst has everything.
 func (e *Env) leftInSwitch(ctx context.Context, s *move.Spec, records []op.Record) (move.Position, error) {
 	note, err := notedRun(records, NameDstStep)
 	if err != nil {
@@ -112,8 +112,9 @@ func (e *Env) leftInSwitch(ctx context.Context, s *move.Spec, records []op.Recor
 	return move.OnDst, nil
 }
 
-// leftInPivot is leftAt for an op that waits in the pivot of a background job. libvirt changes the
-// definition to the end after QEMU has moved to it, and the guest may have written there since.
+// leftInPivot is leftAt for an op that waits in the pivot of a background job. libvirt names the
+// end in the definition only after QEMU has moved to the end, and the guest may have written to
+// the end meanwhile.
 func (e *Env) leftInPivot(ctx context.Context, s *move.Spec, to move.Direction, disk *move.DiskState, records []op.Record) (move.Position, error) {
 	if disk.Config == to.End {
 		return to.End, nil
@@ -142,8 +143,8 @@ func (e *Env) leftBehindJob(ctx context.Context, s *move.Spec, records []op.Reco
 	return move.OnDst, err
 }
 
-// notRunOnDst refuses to name the old image if dst may have been written since the host was
-// booted: each image may have writes that the other lacks.
+// notRunOnDst refuses to name the old image if dst may have been written since the host's boot:
+// then each image may have writes that the other lacks.
 func (e *Env) notRunOnDst(ctx context.Context, s *move.Spec) error {
 	dst, err := e.images.Stamp(ctx, s.Dst.Path)
 	if err != nil || dst.UntouchedInItsBoot() {
@@ -154,7 +155,6 @@ func (e *Env) notRunOnDst(ctx context.Context, s *move.Spec) error {
 		s.InstanceName, s.Dst.Path, s.Top())
 }
 
-// notedRun returns the newest note of this step about the switch.
 func notedRun(records []op.Record, step string) (note blockjob.RunNote, err error) {
 	for _, r := range records {
 		if r.Step == step && r.Kind == op.EventNoted && err == nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// These functions find the side of the pivot of a guest that went off or restarted, when the two
-// images may differ.
+// These functions find out whether a guest that went off or restarted had left the old image in
+// the pivot, when the two images may differ.
 
 // PivotStep is the name of StepPivot.
 const PivotStep = "pivot"
 
-// endHasAll does not accept a switch because the definition or the process has the end, if the old
-// image may have writes that the end lacks.
+// endHasAll returns an error if the old image may have writes that the end lacks, even if the
+// definition or the process has the end.
 func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	if move.InBackground(s, to) {
 		if disk.Active {
@@ -42,7 +42,7 @@ func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Di
 			return nil
 		}
 		// The old image was not written. But QEMU flushes the end when it suspends the guest and
-		// in the pivot, and may have ended before it could report a failed flush.
+		// in the pivot, and may have died before it could report a failed flush.
 		return e.sameInBoth(ctx, s, to)
 	case now.RebootedSince(note.Top):
 		// The guest was resumed while the daemon was dead. A synchronous job writes to both
@@ -91,7 +91,7 @@ func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *move.Spec, to mov
 		return err
 	}
 	top, err := e.images.Stamp(ctx, s.Top())
-	if err != nil || disk.Active && disk.Dom.Run == note.Run && !top.RebootedSince(note.Top) { // libvirt counts runs from the boot
+	if err != nil || disk.Active && disk.Dom.Run == note.Run && !top.RebootedSince(note.Top) { // libvirt counts runs since the boot
 		return err
 	}
 	if untouched, err := e.untouchedSinceAsked(ctx, s, to, note); err != nil || untouched {
@@ -106,9 +106,9 @@ func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *move.Spec, to mov
 	return e.blockjob.NoteRun(ctx, r, s, to, disk)
 }
 
-// endWasReached checks a pivot of a background job that libvirt was never asked for, when the
-// definition of a guest that is off names the end: another program has named it, and the overlay
-// may have more.
+// endWasReached checks a definition that names the end of a background job, for a guest that is
+// off. If libvirt was never asked for the pivot, another program has named the end, and the
+// overlay may have more.
 func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction) error {
 	var note blockjob.RunNote
 	if _, err := r.Noted(PivotStep, &note); err != nil {
@@ -120,8 +120,8 @@ func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *move.Spec, to mov
 	return e.sameInBoth(ctx, s, to)
 }
 
-// untouchedSinceAsked reports whether the end is known to be unwritten since libvirt was asked for
-// the pivot, or libvirt was not asked.
+// untouchedSinceAsked reports whether libvirt was not asked for the pivot, or the end is known to
+// be unwritten since.
 func (e *Env) untouchedSinceAsked(ctx context.Context, s *move.Spec, to move.Direction, note blockjob.RunNote) (bool, error) {
 	if !note.Asked || !to.Kind(s).Witnessed {
 		return !note.Asked, nil
@@ -134,8 +134,8 @@ func (e *Env) untouchedSinceAsked(ctx context.Context, s *move.Spec, to move.Dir
 	return !forgotten && !now.WrittenSince(note.End), nil
 }
 
-// sameInBoth makes sure that the overlay and the end read the same. A guard keeps the instance off
-// until then.
+// sameInBoth makes sure that the overlay and the end read the same. Until then a guard keeps the
+// instance off.
 func (e *Env) sameInBoth(ctx context.Context, s *move.Spec, to move.Direction) error {
 	if err := e.guards.Set(s.InstanceID, ChainOwner(s), mayLack(s)); err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 )
 
 // StepNameEnd changes the definition to dst before the switch, while the guest is paused and both
-// chains read the same: after any crash either name is right. Either stays right if another
-// program resumes the guest, since the mirror writes to both.
+// chains read the same: after any crash either name is right. Both names stay right if another
+// program resumes the guest, since the mirror writes to both images.
 func (e *Env) StepNameEnd(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		disk, err := e.look.ReadActive(ctx, s)
@@ -53,8 +53,8 @@ func (e *Env) StepNameEnd(to move.Direction) op.Step {
 			// Another program changed the definition. The paused guest is on its old chain.
 			return nil
 		case disk.Config == to.End:
-			// The process died after the definition named the end: the instance may have been
-			// started there.
+			// The process died after the definition named the end, so the instance may have been
+			// started on the end.
 			return e.underGuard(s, "taking back", func() error { return e.unnameEnd(ctx, r, s) })
 		}
 		return op.UnknownOutcome(look.ChainChanged(s, disk))
@@ -114,8 +114,8 @@ func (e *Env) StepNameLeft(to move.Direction, left func(*op.Run, *move.Spec, *mo
 }
 
 // nameDstOfOff changes the definition to dst for a guest that went off after the pivot. Where the
-// guard hook does not work the guest may be started on the overlay meanwhile, and its new writes
-// are then only there.
+// guard hook does not work, the guest may be started on the overlay meanwhile. Then only the
+// overlay has its new writes.
 func (e *Env) nameDstOfOff(ctx context.Context, r *op.Run, s *move.Spec) error {
 	if err := e.dstHasAll(ctx, r, s); err != nil {
 		return err

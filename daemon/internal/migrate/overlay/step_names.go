@@ -2,10 +2,10 @@
 
 package overlay
 
-// The steps that name the end of a switch in the definition.
+// These steps name the end of a switch in the definition.
 const (
 	NameDstStep           = "name_dst"
-	NameDstAfterPivotStep = "name_dst_after_pivot" // of a job that writes in the background
+	NameDstAfterPivotStep = "name_dst_after_pivot" // after a job that writes in the background
 	NameDstWhileOffStep   = "name_dst_while_off"
 	NameSrcStep           = "name_src"
 )

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// StepKeepOff keeps the instance of an offline migration off until the migration ends: src is
-// frozen because no program may open it.
+// StepKeepOff keeps the instance of an offline migration off until the migration ends. This
+// freezes src, since no program may open it.
 func (e *Env) StepKeepOff() op.Step {
 	hold := func(ctx context.Context, s *move.Spec) error {
 		if !s.Attached() {
@@ -82,7 +82,7 @@ func (e *Env) endKeepOff(s *move.Spec) error {
 }
 
 // StepNameDestination changes the definition of the instance that is kept off to dst. The copy is
-// verified and the instance has not run since, so both names read the same, and the step can be
+// verified and the instance has not run since, so both images read the same, and the step can be
 // undone.
 func (e *Env) StepNameDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
@@ -96,7 +96,7 @@ func (e *Env) StepNameDestination() op.Step {
 		if disk.Active || (disk.Config != move.OnSrc && disk.Config != move.OnDst) {
 			return look.ChainChanged(s, disk)
 		}
-		// Where the guard hook does not work, the instance may have run since the comparison.
+		// Where the guard hook does not work, the instance may have run after the comparison.
 		if _, err := e.seal.SealedOrSame(ctx, s, r.OpID()); err != nil {
 			return err
 		}

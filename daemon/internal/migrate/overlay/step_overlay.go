@@ -16,9 +16,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// StepCreateOverlay makes the empty overlay over src, with src's rights. QEMU needs them where
-// libvirt does not change the rights of images. The owner of src needs them later, since libvirt
-// gives src the owner of the overlay when the guest is brought back.
+// StepCreateOverlay makes the empty overlay over src, with src's rights. QEMU needs these rights
+// where libvirt does not change the rights of images. Later the owner matters, since libvirt gives
+// src the owner of the overlay when the guest is brought back.
 func (e *Env) StepCreateOverlay() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error {
 		if err := e.images.CreateOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes(), s.SrcRights); err != nil {
@@ -28,8 +28,8 @@ func (e *Env) StepCreateOverlay() op.Step {
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *move.Spec) (op.Observation, error) {
 		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes())
-		// A file from an interrupted try is no overlay yet: no definition names it, and
-		// CreateOverlay makes it again.
+		// A file from an interrupted try does not count: no definition names it, and CreateOverlay
+		// makes it again.
 		return e.look.DoneIfOpens(ctx, s, s.Overlay, op.DoneIf(err == nil), nil)
 	}
 	undo := func(ctx context.Context, r *op.Run, s *move.Spec) error {
@@ -40,8 +40,8 @@ func (e *Env) StepCreateOverlay() op.Step {
 		if _, err := r.Noted(nameOverlayStep, &note); err != nil {
 			return err
 		}
-		// A guest may have run on the overlay and returned to src. Then its writes are only in the
-		// overlay, unless an operator was asked to commit them.
+		// A guest may have run on the overlay and returned to src. Then only the overlay has its
+		// writes, unless an operator was asked to commit them.
 		empty, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes())
 		if !note.Left && !errors.Is(err, image.ErrAbsent) && (err != nil || !empty) {
 			return op.UnknownOutcome(look.OverlayHasData(s, err))
@@ -62,7 +62,7 @@ func (e *Env) overlayUnused(ctx context.Context, s *move.Spec) error {
 	return e.look.NotNamed(ctx, s.Overlay)
 }
 
-// StepRemoveOverlay removes the overlay at the end of a migration: its data is in dst or src, and
+// StepRemoveOverlay removes the overlay at the end of a migration: dst or src has its data, and
 // the registry knows the end.
 func (e *Env) StepRemoveOverlay() op.Step {
 	observe := func(ctx context.Context, _ *op.Run, s *move.Spec) (op.Observation, error) {
@@ -87,8 +87,8 @@ func (e *Env) StepRemoveOverlay() op.Step {
 	return move.Step("remove_overlay", do, nil, observe)
 }
 
-// BesideOverlay returns a remark with the files that have the overlay's name with another ending,
-// or "": images of snapshots that another program made and merged meanwhile.
+// BesideOverlay returns a remark about files with the overlay's name and another ending, or "".
+// They are images of snapshots that another program has made and merged meanwhile.
 func (e *Env) BesideOverlay(s *move.Spec) string {
 	beside, err := e.images.Beside(s.Overlay)
 	if err != nil || len(beside) == 0 {

@@ -48,7 +48,7 @@ func (e *Env) StepPivot(to move.Direction) op.Step {
 		background := move.InBackground(s, to)
 		var before blockjob.RunNote
 		if background {
-			if disk.Config == to.End { // by another program, and would count as a completed pivot
+			if disk.Config == to.End { // another program named it; the pivot would seem complete
 				if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.BeforeChain()); err != nil {
 					return e.move.HVError(err)
 				}
@@ -74,7 +74,7 @@ func (e *Env) StepPivot(to move.Direction) op.Step {
 			}
 		}
 		if lookErr == nil && now.Active && now.Live == s.Before() && now.Mirror == nil {
-			return look.JobEndedEarly(s, to.Image(s)) // it is another process
+			return look.JobEndedEarly(s, to.Image(s)) // the job is gone
 		}
 		return e.look.GuestError(ctx, s, err)
 	}
@@ -99,8 +99,8 @@ func (e *Env) StepPivot(to move.Direction) op.Step {
 	return seal.Provided(move.Step(PivotStep, do, nil, observe), e.seal.EndUnchangedInPause(to))
 }
 
-// nameTakenBack ends an op if another program has changed the definition since StepNameEnd: a
-// pivot requires that the definition names the end.
+// nameTakenBack returns an error because another program has changed the definition since
+// StepNameEnd: a pivot requires that the definition names the end.
 func nameTakenBack(s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	if err := look.MayName(disk, s, to); err != nil {
 		return err
@@ -108,10 +108,10 @@ func nameTakenBack(s *move.Spec, to move.Direction, disk *move.DiskState) error 
 	return &move.WorldChangedError{What: fmt.Sprintf("the definition of instance %s was changed back by somebody while its disk was being switched", s.InstanceName)}
 }
 
-// pivotMayCome stops an op with a guest that may move to dst at any moment: libvirtd died in the
-// pivot, and refuses it now, while the job exists. It attached the base images the first time and
-// cannot attach them again; QEMU may have received the pivot, and be flushing dst. A resumed guest
-// would write to dst, and no definition would name dst.
+// pivotMayCome stops an op if its guest may move to dst at any moment: libvirtd died in the pivot,
+// and refuses another pivot while the job exists, since it has attached the base images and cannot
+// attach them again. QEMU may have received the pivot, and be flushing dst. A resumed guest would
+// write to dst, and no definition would name dst.
 func (e *Env) pivotMayCome(ctx context.Context, s *move.Spec, disk *move.DiskState) error {
 	open, err := e.look.OpenImages(ctx, s)
 	if err != nil {

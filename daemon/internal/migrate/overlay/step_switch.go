@@ -34,8 +34,8 @@ type switchNote struct {
 }
 
 // StepSwitchToOverlay switches the running guest to the overlay. It is the commit point of start:
-// from here the overlay may have writes of the guest. Without a running guest nothing is switched:
-// the definition already names the overlay.
+// from here the overlay may have writes of the guest. If no guest runs it does nothing: the
+// definition already names the overlay.
 func (e *Env) StepSwitchToOverlay() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		disk, err := e.move.ReadDisk(ctx, s)
@@ -100,7 +100,7 @@ func (e *Env) StepSwitchToOverlay() op.Step {
 	return seal.Provided(move.Step(SwitchStep, do, nil, observe), e.seal.SrcUnchanged)
 }
 
-// The steps that freeze src.
+// These steps freeze src.
 const (
 	SwitchStep = "switch_to_overlay"
 	FrozenStep = "verify_frozen"
@@ -122,7 +122,7 @@ func (e *Env) StepVerifyFrozen() op.Step {
 		if disk.Config != move.OnOverlay || (disk.Active && disk.Live != move.OnOverlay) {
 			return op.UnknownOutcome(look.ChainChanged(s, disk))
 		}
-		// libvirt omits the end of the chain when it rewrites the persistent XML at a live
+		// libvirt omits the end of the chain when it rewrites the persistent XML for a live
 		// snapshot.
 		if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.OverlayChain()); err != nil {
 			return e.move.HVError(err)
@@ -151,7 +151,6 @@ func (e *Env) StepVerifyFrozen() op.Step {
 	return move.Step(FrozenStep, do, nil, nil)
 }
 
-// openFiles returns the guest's open files on an image, with errors typed for the runner.
 func (e *Env) openFiles(ctx context.Context, s *move.Spec, path string) ([]hv.OpenFile, error) {
 	files, err := e.hv.OpenFiles(ctx, s.InstanceID, path)
 	if errors.Is(err, hv.ErrUnavailable) {

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// underGuard runs do with the instance guarded.
+// underGuard runs the function do while a guard keeps the instance off.
 func (e *Env) underGuard(s *move.Spec, doing string, do func() error) error {
 	if err := e.guards.Set(s.InstanceID, s.Owner(), "Volferry is "+doing+" the switch of volume "+s.VolumeName+" of this instance; it may start again in a moment"); err != nil {
 		return err
@@ -24,8 +24,8 @@ func (e *Env) underGuard(s *move.Spec, doing string, do func() error) error {
 	return errors.Join(do(), e.guards.Clear(s.InstanceID, s.Owner()))
 }
 
-// unnameEnd changes the definition back to the chain before a switch to dst that is undone. The
-// instance may have been started on dst, so both must read the same.
+// unnameEnd changes the definition back from dst when the switch to dst is undone. The instance
+// may have been started on dst, so both images must read the same.
 func (e *Env) unnameEnd(ctx context.Context, r *op.Run, s *move.Spec) error {
 	if err := e.offAtEnd(ctx, s); err != nil {
 		return err
@@ -71,8 +71,8 @@ func (e *Env) offAtEnd(ctx context.Context, s *move.Spec) error {
 	return nil
 }
 
-// renameEndIfWritten changes the definition back to dst if dst was written since the comparison,
-// which is possible where the guard hook does not work: only dst has the guest's new writes.
+// renameEndIfWritten changes the definition back to dst if dst was written since the comparison.
+// This is possible where the guard hook does not work: only dst has the guest's new writes.
 func (e *Env) renameEndIfWritten(ctx context.Context, s *move.Spec, compared image.Stamp) error {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil {
@@ -92,10 +92,10 @@ func (e *Env) renameEndIfWritten(ctx context.Context, s *move.Spec, compared ima
 	return op.Retry(request.BusyDelay, look.GuestIsOn(s))
 }
 
-// endDiffers returns the error for a dst that differs from the old image, when its instance is
+// endDiffers returns the error for a dst that differs from the old image when its instance is
 // brought back. In the pause both read the same. If the old image was written since, a guest that
-// another program resumed wrote to both, except for the last flushed writes before the host went
-// down. Otherwise a guest that was started on dst wrote only there.
+// another program resumed wrote to both, but dst may lack its last flushed writes from before the
+// host went down. Otherwise a guest that was started on dst wrote only there.
 func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *move.Spec) error {
 	var note blockjob.RunNote
 	step := NameDstStep
@@ -116,8 +116,8 @@ func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *move.Spec) error {
 	differs := api.Errorf(api.CodeChainChanged,
 		"instance %s was started on %s while its switch there was taken back, and has written there what %s lacks; nothing was deleted; `%s` shows what is known",
 		s.InstanceName, s.Dst.Path, s.Place(s.Before()), s.WhichCommand())
-	// It may be unknown whether only dst was written: the kernel that counted was rebooted, or,
-	// without a pause, src has changed.
+	// It may be unknown whether only dst was written: the host was rebooted, which resets the
+	// kernel's counters, or, without a pause, src has changed.
 	unsure := !note.DstNewer && now.Device && now.RebootedSince(note.Top)
 	if !noted {
 		unsealed := e.seal.Sealed(ctx, s, r.OpID())

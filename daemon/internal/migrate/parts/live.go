@@ -19,8 +19,8 @@ import (
 )
 
 // Live begins this host's next part of a move while all guests write, and returns. in is the body
-// of a call of package api with a name that begins with Live. A call that ends something first
-// stops the running copy.
+// of one of the calls in package api with names that begin with Live. A call that ends a part
+// first stops the running copy.
 func (p *Parts) Live(ctx context.Context, opID string, in any) error {
 	live, err := liveInput(in)
 	if err != nil {
@@ -116,7 +116,7 @@ func (p *Parts) decideLive(ctx context.Context, in *move.LiveInput) (err error) 
 }
 
 // liveGuests returns this host's guests at the move's beginning, from the journal: during a move
-// no instance gets or loses the volume. For the first call they are looked up.
+// no instance gets or loses the volume. At the first call it looks up the guests.
 func (p *Parts) liveGuests(ctx context.Context, in *move.LiveInput) ([]move.LiveGuest, error) {
 	ops, err := p.journal.Group(ctx, in.Group())
 	if err != nil {
@@ -157,7 +157,7 @@ func (p *Parts) liveGuests(ctx context.Context, in *move.LiveInput) ([]move.Live
 	return guests, nil
 }
 
-// stopLiveCopies ends the copies of a move. Requests that wait for them then begin.
+// stopLiveCopies ends the copies of a move. Requests that wait for the copies then begin.
 func (p *Parts) stopLiveCopies(ctx context.Context, migrationID string) error {
 	for _, st := range p.runner.Active() {
 		if st.Op.Group != move.LiveGroup(migrationID) || st.Op.Kind != move.KindLiveRound && st.Op.Kind != move.KindLiveLast {

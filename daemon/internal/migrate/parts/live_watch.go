@@ -21,9 +21,10 @@ import (
 
 const liveWatchEvery = time.Minute
 
-// WatchLive untracks, until ctx ends, the guests of moves that the registry has ended without this
-// host, or does not know after a restore: bitmaps cost the guests time, and guards keep guests
-// off. The registry requests that itself, but it may have been unavailable, or this host fenced.
+// WatchLive untracks guests, until ctx ends. It looks for moves that the registry has ended
+// without this host, or does not know after a restore: their bitmaps cost the guests time, and
+// their guards prevent starts. The registry requests this itself, but may have been unavailable,
+// or this host fenced.
 func (p *Parts) WatchLive(ctx context.Context) error {
 	tick := time.NewTicker(liveWatchEvery)
 	defer tick.Stop()
@@ -81,14 +82,14 @@ func (p *Parts) untrackIfUnwanted(ctx context.Context, track op.Op) error {
 		return nil
 	}
 	p.log.Warn("the registry leads a move no more whose guests are still followed; that is ended", "migration", in.MigrationID, "volume", in.VolumeName)
-	// The id is the same after a crash, and another if this op fails.
+	// The id is the same after a crash, but different if this op fails.
 	id := uuid.NewSHA1(uuid.MustParse(in.MigrationID), fmt.Appendf(nil, "untrack %d", live.Ops)).String()
 	return p.Live(ctx, id, api.LiveUntrack{LiveVolume: in.LiveVolume})
 }
 
-// StoodStill returns an error if a guest of a move while all guests write has written since the
-// last read of its writes, by the bitmap in its process, which is about to end. It returns nil for
-// other moves. The guest must not be resumed meanwhile.
+// StoodStill returns an error if a guest of a move while all guests write has written since its
+// last writes were read. The evidence is the bitmap in the guest's process, which is about to end.
+// For other moves it returns nil. The guest must not be resumed meanwhile.
 func (p *Parts) StoodStill(ctx context.Context, migrationID, instanceID string) error {
 	live, err := p.history.LiveDone(ctx, migrationID)
 	if err != nil || !live.Tracked {

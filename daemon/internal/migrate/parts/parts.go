@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// Parts does these parts. It is safe for concurrent use.
+// Parts does this host's parts of moves. It is safe for concurrent use.
 type Parts struct {
 	admission *request.Admission
 	host      func(context.Context) (move.Host, error)

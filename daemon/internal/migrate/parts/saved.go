@@ -31,7 +31,7 @@ func (p *Parts) CopySaved(ctx context.Context, opID string, in api.CopySaved) er
 	return err
 }
 
-// MakeLive is CopySaved for a move while all guests write: dst is empty and as large as src.
+// MakeLive is CopySaved for a move while all guests write. It makes an empty dst as large as src.
 func (p *Parts) MakeLive(ctx context.Context, opID string, in api.LiveMake) error {
 	v := in.LiveVolume
 	_, err := p.admission.Submit(ctx, request.Request{
@@ -65,8 +65,8 @@ func (p *Parts) decideLed(ctx context.Context, opID, kind, method string, in api
 	return &history.OpInput{Input: move.Input{Spec: *spec, RequestID: opID}, Planned: op.Op{Kind: kind}}, nil
 }
 
-// ledHistory returns this host's history of a move that the registry leads, empty if there is
-// none.
+// ledHistory returns this host's history of a move that the registry leads. A move without ops has
+// an empty history.
 func (p *Parts) ledHistory(ctx context.Context, id string) (*history.Migration, error) {
 	if _, err := uuid.Parse(id); err != nil {
 		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", id)
@@ -117,7 +117,8 @@ func (p *Parts) preflightLed(ctx context.Context, method string, in api.CopySave
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Src: in.Src,
 		CopyOptions: in.CopyOptions, Method: method,
 	}
-	// The volume's host may be another, which has reported the place to the registry.
+	// The volume may be attached on another host, which has then reported the place to the
+	// registry.
 	if err := p.preflight.CheckPlace(ctx, s.VolumeName, s.Src, location.InstancesOf(vol)...); err != nil {
 		return nil, err
 	}
@@ -156,8 +157,8 @@ func nameDestination(s *move.Spec, name string) error {
 	return nil
 }
 
-// DropSaved begins an op that removes src or dst of this host's copy for a move that the registry
-// leads. It first stops a running copy, and a later copy is refused.
+// DropSaved begins an op that removes src, or this host's copy at dst, of a move that the registry
+// leads. It first stops a running copy. A later copy is refused.
 func (p *Parts) DropSaved(ctx context.Context, opID string, in api.DropSaved) error {
 	kind := map[string]string{api.DropSrc: move.KindDropSrc, api.DropDst: move.KindDropDst}[in.Drop]
 	if kind == "" {
@@ -179,7 +180,7 @@ func (p *Parts) decideDropSaved(ctx context.Context, opID, kind string, in api.D
 		return nil, err
 	}
 	spec := h.Spec
-	if len(h.Ops) == 0 { // the call that would have made dst was refused, or never came
+	if len(h.Ops) == 0 { // the call to make dst was refused, or never came
 		row, err := p.registry.Migration(ctx, in.MigrationID)
 		if err != nil {
 			return nil, err

@@ -14,9 +14,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// AbortSteps end the copy job into dst of a mirror, or a failed complete. The guest is paused for
-// that, since a guest's process with QEMU 7.2 may end with a synchronous job. Without a job the
-// guest is not paused.
+// AbortSteps end the copy job into dst of a mirror or of a failed complete. They pause the guest
+// if there is such a job: with QEMU 7.2 the guest's process may end with a synchronous job.
 func (e *Env) AbortSteps(abort op.Step) []op.Step {
 	pause := seal.Provided(e.ifMirrored(e.stepPause(move.ToAbort)), e.look.LeaveSilentDst, e.blockjob.CatchUpToAbort)
 	undo := pause.Undo
@@ -79,7 +78,7 @@ func (e *Env) StepAbortMirror() op.Step {
 		if err != nil {
 			return op.Unknown, e.endPauseOnDisagreement(ctx, r, s, move.ToAbort, err)
 		}
-		// An active commit is this cancel's, from before a crash.
+		// A commit into src is this cancel's own, from before a crash.
 		return op.DoneIf(!disk.Active || (disk.Live == s.Before() && (disk.Mirror == nil || disk.Ours(move.ToSrc, s) != nil))), nil
 	}
 	return move.Step(AbortStep, do, nil, observe)

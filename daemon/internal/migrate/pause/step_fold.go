@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// StepGuard keeps a stopped instance off while its overlay is folded. It sets the guard first, so
-// that no start comes between.
+// StepGuard keeps a stopped instance off while its overlay is folded. It sets the guard before it
+// looks at the instance.
 func (e *Env) StepGuard(doing string) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error {
 		reason := fmt.Sprintf("Volferry is %s volume %s of this instance; it may start again in a moment", doing, s.VolumeName)
@@ -50,8 +50,8 @@ func (e *Env) StepUnguard() op.Step {
 	return move.Step("unguard", do, nil, observe)
 }
 
-// foldNote is written after the fold and before the definition names the end: without it another
-// program has changed the definition.
+// foldNote is written after the fold and before the definition names the end. A definition that
+// names the end without this note was changed by another program.
 type foldNote struct {
 	Folded bool `json:"folded"`
 	move.FoldingNote
@@ -59,7 +59,7 @@ type foldNote struct {
 
 // StepFold merges a stopped instance's overlay into the end, and changes the definition to the
 // end. It is the commit point: from here the end is the authoritative copy. The overlay keeps its
-// data, so a fold that was interrupted, or has not changed the definition, is repeated: where the
+// data. So a fold is repeated if it was interrupted, or has not changed the definition: where the
 // guard hook does not work, the instance may have run on the overlay since.
 func (e *Env) StepFold(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
@@ -82,7 +82,7 @@ func (e *Env) StepFold(to move.Direction) op.Step {
 		}
 		e.progress.Set(s.MigrationID, move.Progress{Phase: "fold"})
 		if err := e.images.Fold(ctx, s.Overlay, to.Chain(s)); err != nil {
-			// QEMU locks the images of an instance that was started since mayFold.
+			// QEMU has locked the images if the instance was started after mayFold.
 			return cmp.Or(e.mayFold(ctx, s, to), e.foldError(s, err))
 		}
 		if err := r.Note(ctx, foldNote{Folded: true, FoldingNote: move.FoldingNote{Folding: to.End == move.OnSrc}}); err != nil {
@@ -123,12 +123,12 @@ func (e *Env) foldError(s *move.Spec, err error) error {
 	return api.Errorf(api.CodeIOError, "%v; the volume is on its overlay %s as before: mend the storage and call again", err, s.Overlay)
 }
 
-// beginFold makes sure that src is unwritten since its freeze, and notes a beginning fold into
-// src.
+// beginFold makes sure that src was not written since its freeze, and notes the beginning of a
+// fold into src.
 func (e *Env) beginFold(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction) error {
 	var note foldNote
 	if _, err := r.Noted(FoldStep, &note); err != nil || note.Folding || to.End != move.OnSrc {
-		return err // a complete has checked the seal in verify_copy
+		return err // verify_copy of a complete has checked the seal
 	}
 	if err := e.seal.Sealed(ctx, s, r.OpID()); err != nil {
 		return err

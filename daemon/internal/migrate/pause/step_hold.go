@@ -20,7 +20,7 @@ import (
 // ToBegin is the pause for the beginning of a job (MustHold).
 var ToBegin = move.PauseWindow{Begin: "pause_to_begin", End: "resume_after_begin"}
 
-// The steps that begin a job with the guest suspended.
+// These steps begin a job with the guest suspended.
 const (
 	MayBeginStep = "may_begin"
 	BeginStep    = "begin_job"
@@ -30,8 +30,8 @@ const (
 // and the guest continues.
 const HoldBound = 5 * time.Second
 
-// HeldSteps begin the job of a direction with the guest suspended. They do nothing if such a job
-// of an earlier op still runs.
+// HeldSteps begin the job of a direction with the guest suspended. They do nothing while a job
+// that an earlier op began in this way still runs.
 func (e *Env) HeldSteps(to move.Direction) []op.Step {
 	return []op.Step{
 		seal.Provided(e.stepMayBegin(to), e.seal.SrcUnchanged, e.seal.EndUnchanged(to)),
@@ -45,7 +45,7 @@ type mayBeginOutput struct {
 	AtWork bool `json:"at_work"`
 }
 
-// stepMayBegin finds obstacles to a job before the guest is suspended.
+// stepMayBegin finds obstacles to the job before the guest is suspended.
 func (e *Env) stepMayBegin(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		disk, err := e.look.ReadActive(ctx, s)
@@ -133,7 +133,7 @@ func unlessAtWork(st op.Step) op.Step {
 	return st
 }
 
-// BegunOutput is a job that began with the guest suspended, and the guest's process, empty if
+// BegunOutput has the job that began with the guest suspended, and the guest's process, empty if
 // unknown.
 type BegunOutput struct {
 	Job     hv.JobKind `json:"job"`
@@ -141,8 +141,8 @@ type BegunOutput struct {
 }
 
 // stepBegin begins the job of the suspended guest, and waits until it tracks all writes. It has no
-// Observe: after a crash it is unknown whether the guest was suspended all the time. So the job is
-// ended, and begun again.
+// Observe: after a crash it is unknown whether the guest was suspended all the time, so the step
+// ends the job and begins it again.
 func (e *Env) stepBegin(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		disk, err := e.held(ctx, s)
@@ -191,7 +191,7 @@ func (e *Env) stepBegin(to move.Direction) op.Step {
 	undo := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		var out BegunOutput
 		if begun, err := r.Output(BeginStep, &out); err != nil || begun && to.End != move.OnSrc {
-			return err // the job is complete, and left to the next op
+			return err // the next op continues the job, or ends it
 		}
 		var note move.FoldingNote
 		if noted, err := r.Noted(BeginStep, &note); err != nil || !noted {
@@ -202,7 +202,7 @@ func (e *Env) stepBegin(to move.Direction) op.Step {
 	return move.Step(BeginStep, do, undo, nil)
 }
 
-// held reads the disk of a guest that must be suspended.
+// held reads the disk of a guest, and refuses a running guest.
 func (e *Env) held(ctx context.Context, s *move.Spec) (*move.DiskState, error) {
 	disk, err := e.look.ReadActive(ctx, s)
 	switch {
@@ -257,8 +257,8 @@ func (e *Env) holdTookLong(ctx context.Context, s *move.Spec) error {
 		s.InstanceName, HoldBound)
 }
 
-// endBegun ends a job that may have missed a write, or that no op continues. It suspends a guest
-// that another program has resumed, since its process may end with a synchronous job. If the
+// endBegun ends a job that may have missed a write, or that no op continues. A guest that another
+// program has resumed is first suspended, since its process may end with a synchronous job. If the
 // daemon dies meanwhile, the undo of the pause resumes the guest, unless a person had paused it
 // before.
 func (e *Env) endBegun(ctx context.Context, s *move.Spec, to move.Direction) error {

@@ -37,8 +37,8 @@ func (e *Env) stepPause(w move.PauseWindow) op.Step {
 		if err != nil {
 			return err
 		}
-		// The first try may have paused a guest that a repeated try finds paused. A running guest
-		// was resumed or started since.
+		// A repeated try may find a guest that the first try has paused. If the guest runs, it was
+		// resumed or started since.
 		running := disk.Dom.State == hv.StateRunning
 		if !again || note.Early || (running && !note.Resume) {
 			resume := note.Resume || running || w.Cures && disk.Dom.PauseReason == hv.PauseIOError
@@ -48,8 +48,8 @@ func (e *Env) stepPause(w move.PauseWindow) op.Step {
 			}
 		}
 		if !running {
-			// Suspend would leave a guest that was started at this moment paused for good: the
-			// note would not resume it.
+			// A guest that was started at this moment would be suspended for good, since the note
+			// does not resume it.
 			return nil
 		}
 		e.progress.PausedAt(s.MigrationID, e.now())
@@ -98,8 +98,8 @@ func (e *Env) stepPause(w move.PauseWindow) op.Step {
 	return move.Step(w.Begin, do, undo, observe)
 }
 
-// StepPauseToSwitch pauses the guest for a switch. Before that it checks that the end is still the
-// migration's image, and answers: QEMU waits for it when it suspends a guest.
+// StepPauseToSwitch pauses the guest for a switch. First it checks that the end is still the
+// migration's image, and that it answers: QEMU waits for it when it suspends a guest.
 func (e *Env) StepPauseToSwitch(to move.Direction) op.Step {
 	checks := []func(context.Context, *move.Spec) error{e.seal.EndUnchanged(to)}
 	if to.End == move.OnDst {
@@ -120,9 +120,9 @@ func (e *Env) StepPauseToSwitch(to move.Direction) op.Step {
 	return seal.Provided(pause, checks...)
 }
 
-// mayPauseGuest makes the op wait for a guest that is asleep or has crashed: it cannot be paused,
-// and may continue at any moment. The op withdraws its note of a pause: a guest that is paused
-// later was paused by its owner.
+// mayPauseGuest makes the op wait for a guest that is asleep or has crashed: such a guest cannot
+// be paused, and may continue at any moment. The op withdraws its note of a pause, since a later
+// pause is the owner's.
 func mayPauseGuest(ctx context.Context, r *op.Run, s *move.Spec, w move.PauseWindow, is hv.PauseReason) error {
 	why := request.Standstill(is, s.InstanceName)
 	if why == "" {
@@ -139,8 +139,9 @@ func mayPauseGuest(ctx context.Context, r *op.Run, s *move.Spec, w move.PauseWin
 	return op.WaitFor(request.WaitWake, api.Errorf(api.CodeInstanceBusy, "the switch of volume %s waits: %s, and the switch is made then", s.VolumeName, why))
 }
 
-// mayStillPause makes the op wait if the guest runs during a call on its process. The call may be
-// the op's own suspend with a lost answer, after which nothing would resume the guest.
+// mayStillPause makes the op wait if the guest runs while libvirt makes a call on its process.
+// This call may be the op's own suspend with a lost answer, after which nothing would resume the
+// guest.
 func mayStillPause(s *move.Spec, now hv.RunState) error {
 	if now.State != hv.StateRunning || !now.Occupied {
 		return nil
@@ -180,8 +181,8 @@ func (e *Env) resume(ctx context.Context, r *op.Run, s *move.Spec, w move.PauseW
 	return nil
 }
 
-// resumeNow resumes a guest that the migration has paused. It repeats a failed resume; meanwhile
-// the guest is shown as not resumed.
+// resumeNow resumes a guest that the migration has paused. It repeats a failed resume, and shows
+// meanwhile that the guest is not resumed.
 func (e *Env) resumeNow(ctx context.Context, s *move.Spec) error {
 	return e.move.HVError(e.unresumed.Ended(s.MigrationID, s.InstanceName, "the move of volume "+s.VolumeName, e.hv.Resume(ctx, s.InstanceID)))
 }
@@ -196,12 +197,12 @@ func (e *Env) runState(ctx context.Context, s *move.Spec) (hv.RunState, error) {
 
 // ResumeOutput is the cost of a pause for the guest.
 type ResumeOutput struct {
-	// StallMS is how long the guest was paused, measured by the host; nil if it was not, or if a
-	// restart of the daemon lost the beginning.
+	// StallMS is how long the guest was paused, measured by the host. It is nil if there was no
+	// pause, or if a restart of the daemon lost the beginning.
 	StallMS *float64 `json:"stall_ms"`
 }
 
-// StepResume ends a pause. It resumes the guest only if the pause suspended it.
+// StepResume ends a pause. It resumes the guest only if the migration suspended it.
 func (e *Env) StepResume(w move.PauseWindow) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error { return e.resume(ctx, r, s, w) }
 	observe := func(ctx context.Context, r *op.Run, s *move.Spec) (op.Observation, error) {
@@ -259,7 +260,7 @@ func (e *Env) StepDrain(to move.Direction) op.Step {
 				}
 				return e.blockjob.FlushInPause(ctx, r, s, to, disk)
 			}
-			if e.stopping.Err() != nil { // the guest must not stay paused for the job
+			if e.stopping.Err() != nil { // the guest must not wait paused for the job
 				return &move.WorldChangedError{What: "the daemon was stopped while the job of a switch was waited for"}
 			}
 			// Without writes this ends unless the written image is stuck.
@@ -329,13 +330,13 @@ func (e *Env) Drained(ctx context.Context, s *move.Spec, to move.Direction, disk
 }
 
 // endPauseOnDisagreement resumes the op's paused guest if err reports that the witnesses disagree:
-// nothing is undone, but the guest must not wait for a person.
+// nothing is undone, but the guest must not wait for a person. It returns other errors unchanged.
 //
 // Both chains are equal in the pause, so the definition is first changed to the process's chain.
-// With dst open that chain may be unknown, and the definition is not changed: if it names dst, it
-// is right, since the job writes to both images until its pivot, and the guest to dst alone after
-// it. A commit, and a background copy, write to one image only, so neither name would be right
-// once the guest writes: that guest stays paused. Other errors are returned unchanged.
+// If dst is open, that chain may be unknown, and the definition is not changed. If the definition
+// then names dst, it is right, since the job writes to both images until its pivot, and the guest
+// to dst alone after it. A commit, and a background copy, write to one image only, so neither name
+// would be right once the guest writes. Such a guest stays paused.
 func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *move.Spec, w move.PauseWindow, err error) error {
 	var disagreed *look.WitnessesDisagreeError
 	if !errors.As(err, &disagreed) || disagreed.OneSided && w == move.ToSwitch {
@@ -356,8 +357,8 @@ func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *move.Spe
 	return err
 }
 
-// ConfirmDiskInPause is ConfirmDiskOfPaused for the pause of a switch, where a commit that libvirt
-// no longer knows may have been pivoted.
+// ConfirmDiskInPause is ConfirmDiskOfPaused for the pause of a switch: QEMU may have pivoted a
+// commit that libvirt no longer knows.
 func (e *Env) ConfirmDiskInPause(ctx context.Context, r *op.Run, s *move.Spec) (*move.DiskState, error) {
 	disk, err := e.look.ConfirmDiskOfPaused(ctx, s)
 	if err == nil && look.MaybeUnderCommit(disk) {
@@ -370,7 +371,7 @@ func (e *Env) ConfirmDiskInPause(ctx context.Context, r *op.Run, s *move.Spec) (
 }
 
 // commitIsOver waits until QEMU has reopened src for reading only, which takes a moment after a
-// failed commit. Otherwise the guest may be on src.
+// failed commit. If QEMU does not, it returns an error: the guest may be on src.
 func (e *Env) commitIsOver(ctx context.Context, s *move.Spec) error {
 	var unknown error
 	if _, err := retry.Poll(ctx, look.Agreement.Poll, look.Agreement.Bound, func() (bool, error) {

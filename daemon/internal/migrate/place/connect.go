@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// connectDestination connects a target's dst to its device. Only then are its size and users
-// known. It notes dst first, so that the undo always disconnects it.
+// connectDestination connects a target's dst to its device. Only then its size and users are
+// known. The note of dst comes first, so that the undo always disconnects dst.
 func (e *Env) connectDestination(ctx context.Context, r *op.Run, s *move.Spec) error {
 	note := move.DstNote{Ours: true}
 	if err := r.Note(ctx, note); err != nil {
@@ -20,7 +20,7 @@ func (e *Env) connectDestination(ctx context.Context, r *op.Run, s *move.Spec) e
 	if err := location.Connect(ctx, e.devices, s.Dst.Path, "cannot migrate volume "+s.VolumeName); err != nil {
 		return e.move.HVError(err)
 	}
-	// The pool of dst was determined before it had a device, or not at all.
+	// The pool of dst was determined before dst had a device, or not at all.
 	if err := location.CheckPool(ctx, e.pools, s.Dst, "cannot migrate volume "+s.VolumeName); err != nil {
 		return e.move.HVError(err)
 	}
@@ -40,7 +40,7 @@ func (e *Env) connectDestination(ctx context.Context, r *op.Run, s *move.Spec) e
 	return e.noteMade(ctx, r, s, note)
 }
 
-// disconnectDestination undoes connectDestination, unless the guest needs the device.
+// disconnectDestination disconnects the device of dst, unless the guest needs it.
 func (e *Env) disconnectDestination(ctx context.Context, s *move.Spec) error {
 	if err := e.dstLeft(ctx, s); err != nil {
 		return err

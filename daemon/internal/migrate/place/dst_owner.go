@@ -29,7 +29,7 @@ func (e *Env) dstOwner(ctx context.Context, s *move.Spec, note move.DstNote) (ds
 		if there, err := e.poolHasDst(ctx, s); err != nil || !there {
 			return ownedByNobody, err
 		}
-		// It may exist now: a pool that is making it answers afterwards.
+		// dst may have its path now: a pool that is making it answers afterwards.
 		now, err = e.images.Fingerprint(ctx, s.Dst.Path)
 	}
 	switch {

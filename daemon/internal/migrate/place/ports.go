@@ -18,14 +18,12 @@ type domains interface {
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
 
-// pools makes, finds and deletes volumes of the pools.
 type pools interface {
 	location.PoolVolumes
 	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error)
 	DeleteVolume(ctx context.Context, pool, name string) error
 }
 
-// images describes images.
 type images interface {
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
 	Fingerprint(ctx context.Context, path string) (string, error)
@@ -33,21 +31,18 @@ type images interface {
 	RealPath(path string) (string, error)
 }
 
-// imageMaker makes the image of dst, with its space.
 type imageMaker interface {
 	Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error
 	CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error
 	Allocate(ctx context.Context, path string, sizeBytes int64) error
 }
 
-// imageRemover removes images.
 type imageRemover interface {
 	Remove(ctx context.Context, path string) error
 	RemoveMade(ctx context.Context, path, fingerprint string) error
 	MayWrite(path string) error
 }
 
-// imageRights gives images their rights and attributes.
 type imageRights interface {
 	GiveRights(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
 	GiveBack(ctx context.Context, path string, rights *image.Rights) (left []string, err error)

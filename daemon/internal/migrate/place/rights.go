@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-// rightsOfDst returns src's rights, for a dst that the migration makes. Only a file has rights of
-// its own: udev sets a device's.
+// rightsOfDst returns the rights of src for a dst that the migration makes as a file, or nil for a
+// device: udev sets a device's rights.
 func rightsOfDst(s *move.Spec) *image.Rights {
 	if !s.DstKind().Filesystem {
 		return nil
@@ -47,7 +47,7 @@ func (e *Env) GiveBackSrcRights(ctx context.Context, s *move.Spec) {
 	}
 }
 
-// warnRefusedRights logs the rights of src that an image lacks because of its filesystem.
+// warnRefusedRights logs which rights of src an image lacks because its filesystem refused them.
 func (e *Env) warnRefusedRights(s *move.Spec, path string, left []string) {
 	if len(left) == 0 {
 		return

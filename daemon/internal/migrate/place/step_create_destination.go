@@ -67,8 +67,8 @@ func (e *Env) takeDestination(ctx context.Context, r *op.Run, s *move.Spec) erro
 	return r.Note(ctx, note)
 }
 
-// fillDevice makes the qcow2 image on a new device and then notes it: a possibly incomplete image
-// is made again.
+// fillDevice makes the qcow2 image on a new device and then notes it. An image without this note
+// may be incomplete, and is made again.
 func (e *Env) fillDevice(ctx context.Context, r *op.Run, s *move.Spec) error {
 	var note move.DstNote
 	if _, err := r.Noted(move.CreateDestinationStep, &note); err != nil || note.Formatted || !s.DstOnDevice() {
@@ -180,8 +180,8 @@ func (e *Env) dstWhole(ctx context.Context, s *move.Spec) (bool, error) {
 	return err == nil && s.Dst.VolumeBytes(info.SizeBytes) == s.SizeBytes() && location.Image(s.Dst, info.Block) == s.DstImage(), err
 }
 
-// dstUnfinished reports whether dst's path has the empty file of an interrupted attempt, without a
-// fingerprint in the journal: libvirt leaves the file of a qemu-img that has died.
+// dstUnfinished reports whether the file at dst's path is an empty file of an interrupted attempt,
+// without a fingerprint in the journal: if qemu-img dies, libvirt leaves its file.
 func (e *Env) dstUnfinished(ctx context.Context, s *move.Spec, note move.DstNote) (bool, error) {
 	if note.Print != "" || s.DstOrigin() == move.DstConnected {
 		return false, nil

@@ -20,14 +20,14 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// KindDeleteSource deletes the src that an ended migration has left.
+// KindDeleteSource is the op that deletes the src that an ended migration has left.
 const KindDeleteSource = "migration_delete_source"
 
 // ReleasedInput is the Input of a KindDeleteSource.
 type ReleasedInput struct {
 	Spec move.Spec `json:"spec"`
-	// Seal is the stamp of src from its freeze or, without one, from when no process had it open
-	// any more; nil if there is none. EndedAt is the end of the migration.
+	// Seal is the stamp of src from its freeze or, without a freeze, from when no process had src
+	// open any more; nil if there is none. EndedAt is when the migration ended.
 	Seal    *image.Stamp `json:"seal,omitempty"`
 	EndedAt time.Time    `json:"ended_at"`
 	// Force: delete src even if it may have been written.
@@ -45,10 +45,10 @@ func (in *ReleasedInput) cannot(code api.Code, format string, args ...any) *api.
 	return api.Errorf(code, "cannot delete %s, which migration %s has left: "+format, append([]any{in.Spec.Src.Path, in.Spec.MigrationID}, args...)...)
 }
 
-// ReleasedPlan deletes a released src.
+// ReleasedPlan is the plan of KindDeleteSource.
 func (e *Env) ReleasedPlan() op.Plan {
 	do := func(ctx context.Context, r *op.Run, in *ReleasedInput) error {
-		// src belongs to no volume, so a request may take it until it is deleted.
+		// src belongs to no volume, so another request could take it before it is deleted.
 		return e.claims.Exclusive(func() error {
 			if err := e.CheckReleased(ctx, in); err != nil {
 				return err
@@ -70,8 +70,8 @@ type deletionNote struct {
 	Tried bool `json:"tried"`
 }
 
-// observeReleased reports whether src is deleted. In a stopped or undefined pool an existing image
-// may have no path.
+// observeReleased reports whether src is deleted. In a stopped or undefined pool an image may
+// exist without a path.
 func (e *Env) observeReleased(ctx context.Context, r *op.Run, in *ReleasedInput) (op.Observation, error) {
 	_, err := e.images.Fingerprint(ctx, in.Spec.Src.Path)
 	if !errors.Is(err, image.ErrAbsent) {
@@ -93,7 +93,7 @@ func (in *ReleasedInput) again() string {
 	return shell.Line("volferryctl", "migration", "delete-source", in.Spec.MigrationID, "--yes")
 }
 
-// releasedError is HVError for a step with a visible outcome: not found is an ordinary error.
+// releasedError is HVError, but not found is an ordinary error: the step's outcome can be seen.
 func (e *Env) releasedError(err error) error {
 	if errors.Is(err, hv.ErrNotFound) {
 		return err
@@ -155,7 +155,7 @@ func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
 	if err := e.checkNotOpen(ctx, in); err != nil {
 		return err
 	}
-	// Last: a present user must stop before anything is compared.
+	// This comes last: a present user must be found before anything is compared.
 	return e.checkReleasedContent(ctx, in)
 }
 
@@ -214,7 +214,7 @@ func (e *Env) checkReleasedPool(ctx context.Context, in *ReleasedInput) error {
 }
 
 // checkReleasedContent refuses a src that was written since the volume left it: only src may have
-// the guest's writes. If that is unknown, it requires Force.
+// the guest's writes. If this is unknown, it refuses unless Force is set.
 func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error {
 	change, why, err := e.ReleasedChange(ctx, in)
 	switch {
@@ -227,7 +227,7 @@ func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error
 		With(api.DetailWrittenUnknown, in.Spec.Src.Path)
 }
 
-// ReleasedChange reports whether a released src was written since the volume left it. why is the
+// ReleasedChange returns whether a released src was written since the volume left it. why is the
 // reason for an unknown change. The end time of the move is no evidence: the file's time is from
 // another clock.
 func (e *Env) ReleasedChange(ctx context.Context, in *ReleasedInput) (change image.Change, why string, err error) {

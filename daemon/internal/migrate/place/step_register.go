@@ -65,9 +65,9 @@ func (e *Env) StepRegister() op.Step {
 // RegisterStep is the name of StepRegister.
 const RegisterStep = "register"
 
-// notLeaving refuses a volume that its guest may still release after a detach: QEMU would lose the
-// disk under its overlay or its job. The instance's other ops, perhaps the abandoned detach, have
-// ended.
+// notLeaving refuses a volume that its guest may still release because of a detach: QEMU would
+// lose the disk under its overlay or its job. The instance's other ops, perhaps an abandoned
+// detach, have ended.
 func (e *Env) notLeaving(ctx context.Context, s *move.Spec) error {
 	if e.mayMove == nil || !s.Attached() {
 		return nil
@@ -79,20 +79,21 @@ func (e *Env) notLeaving(ctx context.Context, s *move.Spec) error {
 	return err
 }
 
-// grantOutput records that the registry has granted the lock: a later failure ends the migration,
-// and does not refuse it.
+// grantOutput records that the registry has granted the lock: from then on a failure ends the
+// migration, and is no refusal.
 type grantOutput struct {
 	Granted bool `json:"granted"`
 }
 
-// openStates are the states of a row with locks.
+// openStates are the states of a migration with locks at the registry.
 var openStates = []api.MigrationState{
 	api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied,
 	api.MigrationCompleting, api.MigrationCancelling, api.MigrationNeedsOperator,
 }
 
-// StepPublish changes the migration's row at the registry from any open state. Completed moves the
-// attachment to dst and frees src; cancelled frees dst. It waits for the registry without limit.
+// StepPublish changes the registry's state of the migration from any open state. Completed moves
+// the attachment to dst and frees src; cancelled frees dst. The step waits for the registry
+// without limit.
 func (e *Env) StepPublish(name string, to api.MigrationState, undoTo api.MigrationState) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if to.Final() {
@@ -139,8 +140,8 @@ func (e *Env) transition(ctx context.Context, r *op.Run, s *move.Spec, to api.Mi
 	}
 }
 
-// RecordEnd reports a migration's end to the registry, unless its row has ended. opID is the op
-// that ended it, why its reason, if any.
+// RecordEnd reports a migration's end to the registry, unless the registry has it already. opID is
+// the op that ended the migration. why is its reason, or nil.
 func (e *Env) RecordEnd(ctx context.Context, s *move.Spec, opID string, end api.MigrationState, why *api.Error) error {
 	row, err := e.registry.Migration(ctx, s.MigrationID)
 	if err != nil || row.State.Final() {
@@ -157,8 +158,8 @@ func (e *Env) RecordEnd(ctx context.Context, s *move.Spec, opID string, end api.
 	return nil
 }
 
-// askThroughClaim is askTransition, and repeats the claim at a registry that was restored from an
-// older backup: the registry frees src only if the volume was completing.
+// askThroughClaim is askTransition, and first repeats the transition to completing if a registry
+// restored from an older backup needs it to free src.
 func (e *Env) askThroughClaim(ctx context.Context, opID string, s *move.Spec, to api.MigrationState, why *api.Error) error {
 	err := e.askTransition(ctx, opID, s, to, why)
 	if to == api.MigrationCompleted && api.CodeOf(err) == api.CodeStateForbidden {
@@ -169,11 +170,11 @@ func (e *Env) askThroughClaim(ctx context.Context, opID string, s *move.Spec, to
 	return err
 }
 
-// askTransition makes the call of a transition. Its op id has the op and both ends, so a repeated
-// call gets the same answer, and an undo gets another answer.
+// askTransition calls the registry for a transition. The call's op id contains the op and the new
+// state, so a repeated call gets the same answer, and an undo gets another answer.
 //
 // It uses the present epoch: a host that was fenced and has rejoined continues its own migrations.
-// The registry refuses others.
+// The registry refuses other hosts' migrations.
 func (e *Env) askTransition(ctx context.Context, opID string, s *move.Spec, to api.MigrationState, why *api.Error) error {
 	host, err := e.host(ctx)
 	if err != nil {
@@ -193,9 +194,9 @@ func (e *Env) askTransition(ctx context.Context, opID string, s *move.Spec, to a
 	return err
 }
 
-// unknownAtRegistry returns the error for a migration that the registry does not know: its
-// database was restored from a backup. Until the operator accepts the restore, which gives this
-// host a new epoch, another backup may replace it, so the op waits.
+// unknownAtRegistry returns the error for a migration that the registry does not know because its
+// database was restored from a backup. The op waits until the operator accepts the restore, which
+// gives this host a new epoch: before that another backup may replace it.
 func (e *Env) unknownAtRegistry(ctx context.Context, s *move.Spec, to api.MigrationState, refused error) error {
 	if !e.move.Behind(s) {
 		return op.WaitFor(request.WaitRegistry, refused)
@@ -203,8 +204,8 @@ func (e *Env) unknownAtRegistry(ctx context.Context, s *move.Spec, to api.Migrat
 	return e.move.Forgotten(ctx, s, to == api.MigrationCompleted)
 }
 
-// overAtRegistry returns the error for a transition that the registry refused because the
-// migration has ended there, not by this host.
+// overAtRegistry returns the error for a transition that the registry refused because another
+// program has ended the migration there.
 func (e *Env) overAtRegistry(ctx context.Context, s *move.Spec, to api.MigrationState, refused error) error {
 	row, err := e.registry.Migration(ctx, s.MigrationID)
 	if err != nil || !row.State.Final() {

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// StepReleaseSource ends a completed migration: src becomes a released source, or is deleted if
+// StepReleaseSource ends a completed migration. src becomes a released source, or is deleted if
 // that was requested and the copy was read back.
 func (e *Env) StepReleaseSource() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
@@ -45,9 +45,9 @@ func (e *Env) StepReleaseSource() op.Step {
 	return move.Step("release_source", do, nil, nil)
 }
 
-// DeleteSource deletes src, which the registry has freed, unless its path has another image, or it
-// has another owner or user. A src that may have been written since it was frozen or closed may
-// have data that the volume lacks. It stays a released source, with the reason kept.
+// DeleteSource deletes src, which the registry has freed. It keeps a src with another owner or
+// user, or with another image at its path. It also keeps a src that may have been written since it
+// was frozen or closed, since the volume may lack these writes. kept is the reason, or "".
 func (e *Env) DeleteSource(ctx context.Context, s *move.Spec, opID string) (kept string, err error) {
 	self := location.Self{MigrationID: s.MigrationID}
 	holder, err := e.claims.Take(ctx, s.Src.Path, self, func() error {
@@ -83,7 +83,7 @@ func (e *Env) DeleteSource(ctx context.Context, s *move.Spec, opID string) (kept
 	return kept, e.move.HVError(e.move.RegistryError(err))
 }
 
-// whyKeepSource returns why src is not deleted, or "" if it is known to be unwritten since.
+// whyKeepSource returns why src is not deleted, or "" if src is known to be unwritten since.
 func (e *Env) whyKeepSource(ctx context.Context, s *move.Spec, opID string) (string, error) {
 	facts, err := e.history.Facts(ctx, s, opID)
 	if err != nil {

@@ -34,7 +34,7 @@ func (e *Env) StepRemoveDestination() op.Step {
 			return err
 		}
 		if s.DstOrigin() == move.DstConnected {
-			// Nothing else shows that the step is done: other volumes may keep the device
+			// Nothing else shows that the step is done, since other volumes may keep the device
 			// connected.
 			if err := r.Note(ctx, disconnectedNote{true}); err != nil {
 				return err
@@ -74,11 +74,11 @@ type leftOutput struct {
 	Dst *image.Stamp `json:"dst,omitempty"`
 }
 
-// stampOfLeft returns the stamp of a file that a cancel leaves. Without a stamp the file counts as
-// another program's, and a later move asks before it overwrites it.
+// stampOfLeft returns the stamp of a file that a cancel leaves. A file without a stamp counts as
+// another program's, and a later move asks before it overwrites the file.
 func (e *Env) stampOfLeft(ctx context.Context, s *move.Spec) *image.Stamp {
 	if !s.DstKind().Filesystem {
-		return nil // no move needs their stamps
+		return nil // only files need a stamp
 	}
 	stamp, err := e.seal.StampToKeep(ctx, s.Dst.Path)
 	if err != nil {
@@ -88,7 +88,7 @@ func (e *Env) stampOfLeft(ctx context.Context, s *move.Spec) *image.Stamp {
 	return &stamp
 }
 
-// LeftDst returns the stamp of an existing dst from the cancel that left it; nil if unknown.
+// LeftDst returns the stamp of an existing dst that this op, a cancel, has left; nil if unknown.
 func LeftDst(st *op.Status) *image.Stamp {
 	var out leftOutput
 	move.DecodeOutput(st, removeDestinationStep, &out)
@@ -112,7 +112,7 @@ func temporaryPath(s *move.Spec, note move.DstNote) string {
 	return image.TemporaryPath(s.Dst.Path, note.Temporary)
 }
 
-// removeDestination deletes a dst that the migration made, and no other image at its path. It
+// removeDestination deletes a dst that the migration made, but no other image at its path. It
 // refuses while the instance's disk is on dst.
 func (e *Env) removeDestination(ctx context.Context, s *move.Spec, note move.DstNote) error {
 	if s.DstOrigin() == move.DstConnected {
@@ -141,8 +141,8 @@ func (e *Env) removeDestination(ctx context.Context, s *move.Spec, note move.Dst
 	return nil
 }
 
-// poolUnusable returns why an image cannot be deleted from its pool, nil if the pool's state is
-// not the reason. Only the operator can change that, and then repeats the call.
+// poolUnusable returns why an image cannot be deleted from its pool now, or nil if the pool's
+// state is not the reason. Only the operator can change that state, and then repeats the call.
 func (e *Env) poolUnusable(ctx context.Context, l api.Location, what, again string) error {
 	pools, err := e.pools.Pools(ctx)
 	if err != nil {

@@ -49,7 +49,7 @@ type Env struct {
 	Led      *led.Env
 }
 
-// NewEnv makes an Env. It calls change with the id of each migration that has new progress.
+// NewEnv makes an Env. It calls change with the id of each migration that makes progress.
 func NewEnv(ports move.Ports, history move.History, host func(context.Context) (move.Host, error), change func(migrationID string), log *slog.Logger) *Env {
 	d := move.NewDeps(ports, history, host, change, log)
 	e := &Env{copier: d.Copier, fence: d.Fence, history: history, hv: d.HV, Move: move.New(d)}

@@ -21,15 +21,15 @@ func stepNames(names ...string) map[string]bool {
 	return set
 }
 
-// The steps that are done, or undone, without asking the registry first. In a pause no step waits
-// for the registry: the guest has priority, and the step is right for any owner of the volume.
-// Steps that only release the instance never ask.
+// These steps are done, or undone, without asking the registry first. In a pause no step waits for
+// the registry: the guest has priority, and the step is right for any owner of the volume. Steps
+// that only release the instance never ask.
 var (
 	doneUnfenced   = stepNames("register", pause.BeginStep, pause.ToBegin.End, pause.AbortStep, move.ToAbort.End, pause.DrainStep, move.CompareStep, overlay.NameDstStep, overlay.PivotStep, overlay.NameDstAfterPivotStep, overlay.NameDstWhileOffStep, overlay.NameSrcStep)
 	undoneUnfenced = stepNames("register", pause.ToBegin.Begin, pause.BeginStep, move.ToAbort.Begin, move.ToSwitch.Begin, pause.DrainStep, move.CompareStep, overlay.NameDstStep, overlay.NameDstWhileOffStep, overlay.PivotStep, "guard", overlay.KeepOffStep, "commit")
 )
 
-// fenceSteps makes the steps call StillOurs before they touch an image, as long as their op is not
+// fenceSteps makes the steps call StillOurs before they touch an image, until their op is
 // committed. After the commit point an op only goes forward: if the registry has ended the
 // migration by then, the op ends, and its other steps do nothing.
 func (e *Env) fenceSteps(steps []op.Step) {
@@ -67,7 +67,7 @@ func (e *Env) fencedDo(st *op.Step) rawFunc {
 			return err
 		}
 		if _, behind, _ := e.fence.Behind(s); behind && (st.Name == move.ToSwitch.Begin || st.Name == move.ToAbort.Begin || st.Name == pause.ToBegin.Begin) {
-			// Halt waits for a critical step, and this one would wait for the registry.
+			// Halt waits for a critical step, and this step would wait for the registry.
 			return &move.WorldChangedError{What: "this host was fenced"}
 		}
 		if err := e.Move.StillOurs(ctx, s); err != nil {
@@ -77,7 +77,8 @@ func (e *Env) fencedDo(st *op.Step) rawFunc {
 	}
 }
 
-// fencedUndo is fencedDo for the undo of a step. An op of an abandoned migration counts as undone.
+// fencedUndo wraps the undo of a step as fencedDo wraps its Do. The undo of an abandoned migration
+// counts as done.
 func (e *Env) fencedUndo(st *op.Step) rawFunc {
 	undo := st.Undo
 	if undo == nil {
@@ -105,9 +106,9 @@ type abandonedOutput struct {
 	Abandoned *op.Failure `json:"abandoned,omitempty"`
 }
 
-// unlessAbandoned is the Do of a step after the commit point. It does nothing once an earlier step
-// has found the migration ended, and nothing more if it finds that itself: src and dst may belong
-// to other volumes. The following cancel does the rest (history.next).
+// unlessAbandoned returns the Do of a step after the commit point. It does nothing if an earlier
+// step has found that the registry has ended the migration, and stops if this step finds that: src
+// and dst may belong to other volumes. The following cancel does the rest (history.Next).
 func unlessAbandoned(st *op.Step) rawFunc {
 	name, do := st.Name, st.Do
 	return func(ctx context.Context, r *op.Run) error {
@@ -128,8 +129,8 @@ func unlessAbandoned(st *op.Step) rawFunc {
 	}
 }
 
-// foundAbandoned reports whether the step, or an earlier one, has found after the commit point that
-// the registry has ended the migration. What the step has found becomes its output.
+// foundAbandoned reports whether this step, or an earlier one after the commit point, has found
+// that the registry has ended the migration. If this step has, that becomes its output.
 func foundAbandoned(r *op.Run, step string) (bool, error) {
 	var out abandonedOutput
 	if _, err := r.Noted(step, &out); err == nil && out.Abandoned != nil {
@@ -138,7 +139,7 @@ func foundAbandoned(r *op.Run, step string) (bool, error) {
 	return abandonedIn(r.Outputs()) != nil, nil
 }
 
-// AbandonedBehind returns why the registry has ended the migration of an op that is done, if the op
+// AbandonedBehind returns why the registry has ended the migration, if an op that is done has
 // found that after its commit point; otherwise nil.
 func AbandonedBehind(st *op.Status) *op.Failure {
 	return abandonedIn(st.Outputs)

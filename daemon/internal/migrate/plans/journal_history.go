@@ -53,8 +53,9 @@ func (h *journalHistory) Completed(ctx context.Context, s *move.Spec) (bool, err
 }
 
 // Copied accepts a copy that the built-in copier has made, and read back if requested, or that an
-// earlier complete has compared. If other tools write to dst, the copier's verification does not
-// count. A complete's comparison counts, since its fold may have begun after it.
+// earlier complete has compared. If other tools also write to dst, the copier's verification does
+// not count. The comparison of a complete counts, since the complete may have begun to fold
+// afterwards.
 func (h *journalHistory) Copied(ctx context.Context, s *move.Spec) (bool, error) {
 	ops, err := h.ops(ctx, s)
 	return slices.ContainsFunc(ops, func(o op.Status) bool {
@@ -110,8 +111,8 @@ func (h *journalHistory) Facts(ctx context.Context, s *move.Spec, exceptOp strin
 	return f, err
 }
 
-// left returns the stamp of a src that was not frozen, from after its last user, or nil. Of
-// several tries, or generations, the last counts.
+// left returns the stamp of a src that was not frozen, from when no process had src open any more,
+// or nil. Of several it returns the last.
 func (h *journalHistory) left(ctx context.Context, s *move.Spec) (stamp *image.Stamp, err error) {
 	for _, group := range []string{s.MigrationID, move.LiveGroup(s.MigrationID)} {
 		ops, err := h.journal.Group(ctx, group)
@@ -218,7 +219,8 @@ func (h *journalHistory) EndNotStored(ctx context.Context, s *move.Spec) (lost b
 	return lost, nil
 }
 
-// leftFlushing reports whether a step's last flush of the end has failed, or has no result.
+// leftFlushing reports whether, for any step, the last flush of the end has failed or has no
+// result.
 func leftFlushing(records []op.Record) bool {
 	flushing := map[string]bool{}
 	for i := range records {
@@ -272,7 +274,7 @@ func NotFrozen(st *op.Status, s *move.Spec) *api.Error {
 }
 
 // StartStall returns for how many milliseconds the switch to the overlay blocked the guest's
-// writes, nil if unknown; ok is false without that step.
+// writes, nil if unknown. ok is false if the op has not done that step.
 func StartStall(st *op.Status) (ms *float64, ok bool) {
 	var out overlay.SwitchOutput
 	ok = move.DecodeOutput(st, overlay.SwitchStep, &out)

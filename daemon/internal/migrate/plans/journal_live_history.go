@@ -48,7 +48,7 @@ func (h *journalHistory) Live(ctx context.Context, in *move.LiveInput, exceptOp 
 	return all, nil
 }
 
-// addThrottle adds the write limits of an op of any generation.
+// addThrottle adds the write limits of an op, whatever its generation.
 func addThrottle(a *move.LiveHistory, st *op.Status, of *move.LiveInput) {
 	var tracked []move.TrackedGuest
 	if st.Op.Kind == move.KindLiveTrack && move.DecodeOutput(st, led.TrackStep, &tracked) {

@@ -17,9 +17,9 @@ import (
 // Plans returns the op kinds of a migration for the runner, each with all steps that its ops may
 // have. Way chooses the steps of an op.
 //
-// An image that the registry has freed may belong to another volume at once. So a cancel removes
-// dst before the registry frees it. In a complete the registry frees src first, because it must not
-// name a deleted src, and the step that deletes src checks who uses it (DeleteSource).
+// An image that the registry has freed may at once belong to another volume. So a cancel removes
+// dst before the registry frees it. In a complete the registry frees src first, because it must
+// not name a deleted src, and the step that deletes src checks who uses it (DeleteSource).
 func (e *Env) Plans() []op.Plan {
 	all := append([]op.Plan{e.startPlan(), e.copyPlan(), e.completePlan(), e.cancelPlan()}, e.savedPlans()...)
 	for i := range all {
@@ -34,8 +34,8 @@ func (e *Env) Plans() []op.Plan {
 	return all
 }
 
-// startPlan freezes src: under an overlay, or because no program may open it. A src of method
-// mirror is not frozen.
+// startPlan freezes src: under an overlay, or because no program may open it. With method mirror
+// it does not freeze src.
 func (e *Env) startPlan() op.Plan {
 	return op.Plan{Kind: move.KindStart, MustChoose: true, Steps: []op.Step{
 		e.Place.StepRegister(),
@@ -50,8 +50,8 @@ func (e *Env) startPlan() op.Plan {
 }
 
 // copyPlan copies a frozen src, or has QEMU make dst equal to src and keep it equal until the
-// switch. The mirror is an op without the lock of the instance, since it takes long. If it must
-// begin with the guest suspended, an op before it, with the lock, begins it.
+// switch. The mirror is an op without the lock of the instance, since it takes long. If the mirror
+// must begin with the guest suspended, an earlier op with the lock begins it.
 func (e *Env) copyPlan() op.Plan {
 	return op.Plan{Kind: move.KindCopy, MustChoose: true, Steps: append(e.Pause.HeldSteps(move.ToDst),
 		e.BlockJob.StepMirror(),
@@ -92,10 +92,10 @@ func (e *Env) completePlan() op.Plan {
 	)}
 }
 
-// cancelPlan brings the instance back to src, and removes dst. A guest may be on src already, since
+// cancelPlan brings the instance back to src, and removes dst. The guest is already on src if
 // another program has committed the overlay there (`virsh blockcommit --active --pivot`). Then src
-// was written since, so dst is worthless, and the overlay is kept: once the guest has overwritten
-// its blocks, nothing proves that all of them reached src.
+// was written since, so dst is worthless. The overlay is kept: once the guest has overwritten its
+// blocks, nothing proves that all of them reached src.
 func (e *Env) cancelPlan() op.Plan {
 	return op.Plan{Kind: move.KindCancel, MustChoose: true, Steps: slices.Concat(
 		[]op.Step{e.stepAdmitCancel(), e.stepAdmitCommitted()},
@@ -110,8 +110,8 @@ func (e *Env) cancelPlan() op.Plan {
 }
 
 // rollbackPlan is cancelPlan for a migration that the registry has ended. If src still belongs to
-// the instance, the overlay is folded back. Otherwise only the job is ended, and no image and no
-// definition is changed.
+// the instance, it folds the overlay back. Otherwise it only ends the job, and changes no image
+// and no definition.
 func (e *Env) rollbackPlan() op.Plan {
 	return op.Plan{Kind: move.KindRollback, MustChoose: true, Steps: slices.Concat(
 		[]op.Step{e.stepAdmitRollback()},
@@ -120,9 +120,9 @@ func (e *Env) rollbackPlan() op.Plan {
 	)}
 }
 
-// backSteps bring an instance back to src, with all its writes to the overlay: abort ends the job
-// into dst, and the overlay is committed by a job of the running guest, or folded with the guest
-// off.
+// backSteps returns the steps that bring an instance back to src, with all its writes to the
+// overlay. abort ends the job into dst. The overlay is committed by a job of the running guest, or
+// folded with the guest off.
 func (e *Env) backSteps(abort op.Step) []op.Step {
 	return slices.Concat(e.Pause.AbortSteps(abort), e.Pause.HeldSteps(move.ToSrc), []op.Step{
 		e.BlockJob.StepCommit(),
@@ -139,7 +139,8 @@ func (e *Env) backSteps(abort op.Step) []op.Step {
 	})
 }
 
-// leftOfSwitch is why a definition that does not name dst cannot be put right after the pivot.
+// leftOfSwitch returns the error for a definition that does not name dst after the pivot and
+// cannot be corrected.
 func leftOfSwitch(_ *op.Run, s *move.Spec, _ *move.DiskState) *api.Error {
 	return look.EitherHasMore(s, move.ToDst)
 }
@@ -152,16 +153,15 @@ func leftOfSwitchBack(r *op.Run, s *move.Spec, disk *move.DiskState) *api.Error 
 	return look.OverlayLeft(s, disk)
 }
 
-// planOf returns the plan of an op kind.
 func (e *Env) planOf(kind string) op.Plan {
 	all := e.Plans()
 	return all[slices.IndexFunc(all, func(p op.Plan) bool { return p.Kind == kind })]
 }
 
-// savedPlans are the plans of the methods that the registry leads. In method save src is frozen
-// because all guests that could write are saved. Before a step touches an image it asks the
-// registry whether this host's part is still wanted (wanted), and no step changes the state of the
-// migration there.
+// savedPlans returns the plans of the methods that the registry leads. In method save src is
+// frozen because all guests that could write are saved. Before a step touches an image it asks the
+// registry whether this host's part is still wanted (led.Wanted). No step changes the migration's
+// state at the registry.
 func (e *Env) savedPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: move.KindCopySaved, Steps: []op.Step{
@@ -186,7 +186,7 @@ func (e *Env) savedPlans() []op.Plan {
 	}
 }
 
-// pauseSteps are the steps that may find the guest paused by the op.
+// pauseSteps has the steps during which the op may have the guest paused.
 var pauseSteps = stepNames(
 	pause.ToBegin.Begin, pause.BeginStep, pause.ToBegin.End,
 	move.ToSwitch.Begin, pause.DrainStep, move.CompareStep, overlay.NameDstStep, overlay.PivotStep, overlay.NameDstAfterPivotStep, overlay.NameSrcStep, move.ToSwitch.End,

@@ -22,9 +22,10 @@ func (e *Env) stepAdmitCancel() op.Step {
 	return e.stepAdmit(admitStep, e.mayBringBack, func(*move.Spec) string { return "" })
 }
 
-// stepAdmit is the first step of a cancel, when no other op of the instance is at work: an earlier
-// complete may be past its commit point. check refuses a cancel that cannot succeed, before any
-// change. The copy so far is worthless once src is written, so the next copy starts over.
+// stepAdmit returns the first step of a cancel. It begins when no other op of the instance runs,
+// since an earlier complete may be past its commit point. check refuses a cancel that cannot
+// succeed, before any change. A cancel makes the copy worthless, since it writes src, so the next
+// copy starts over.
 func (e *Env) stepAdmit(name string, check func(ctx context.Context, s *move.Spec, opID string) error, remark func(*move.Spec) string) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		yes, err := e.history.Completed(ctx, s)
@@ -46,8 +47,8 @@ func (e *Env) stepAdmit(name string, check func(ctx context.Context, s *move.Spe
 }
 
 // mayBringBack refuses a cancel that cannot succeed: the disk has left the overlay, src was
-// written, its path has another image, or the guest may not write to src. A cancel that has begun
-// to write src must continue.
+// written, src's path has another image, or the guest may not write to src. It admits a cancel
+// that has begun to write src, which must continue.
 func (e *Env) mayBringBack(ctx context.Context, s *move.Spec, opID string) error {
 	if s.Method != move.MethodOverlay {
 		return nil
@@ -56,7 +57,7 @@ func (e *Env) mayBringBack(ctx context.Context, s *move.Spec, opID string) error
 	if err != nil || p.Folding {
 		return err
 	}
-	// First, since a guest that has the old src open would count as not having src open.
+	// This check is first: a guest that has the old src open would count as not having src open.
 	if err := e.Seal.SrcUnchanged(ctx, s); err != nil {
 		return err
 	}

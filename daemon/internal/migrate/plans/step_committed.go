@@ -26,10 +26,10 @@ func (e *Env) stepAdmitCommitted() op.Step {
 	})
 }
 
-// wasCommitted returns nil if the guest's process moved from the overlay to src, and has kept its
-// disk all the time: in QEMU only a commit of the overlay does that. A guest that was started on
-// src, or with a disk that was detached and attached again, lacks the data of the overlay. So
-// start must have switched this process to the overlay, or the process was started with it.
+// wasCommitted returns nil if the guest's process moved from the overlay to src and kept its disk
+// all the time: in QEMU only a commit of the overlay does that. A guest that was started on src,
+// or with a disk that was detached and attached again, lacks the data of the overlay. So the
+// process must have been switched to the overlay by start, or started with it.
 func (e *Env) wasCommitted(ctx context.Context, s *move.Spec, opID string) error {
 	disk, err := e.Look.ConfirmDisk(ctx, s)
 	if err != nil {
@@ -58,15 +58,15 @@ func (e *Env) wasCommitted(ctx context.Context, s *move.Spec, opID string) error
 	return nil
 }
 
-// OverlayWasCommitted reports whether another program is seen to have committed the overlay into
-// src under the guest. It is false if that is unknown.
+// OverlayWasCommitted reports whether another program is known to have committed the overlay into
+// src under the guest.
 func (e *Env) OverlayWasCommitted(ctx context.Context, s *move.Spec) bool {
 	p, err := e.history.Facts(ctx, s, "")
 	return err == nil && !p.Folding && e.wasCommitted(ctx, s, "") == nil
 }
 
 // CommittedByOthers reports whether both witnesses have the guest on src although no cancel has
-// brought it there. After an unfinished cancel another program has pivoted its commit.
+// brought it there. After an unfinished cancel another program has pivoted the cancel's commit.
 func (e *Env) CommittedByOthers(ctx context.Context, s *move.Spec) (bool, error) {
 	disk, err := e.Move.ReadDisk(ctx, s)
 	if err == nil && (disk.Live != move.OnSrc || disk.Mirror != nil) {

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// stepAdmitRollback checks whether src still belongs to the instance, which then holds until this
+// stepAdmitRollback checks whether src still belongs to the instance. The result holds until this
 // host is fenced again.
 func (e *Env) stepAdmitRollback() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error {

@@ -17,12 +17,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// Way is the state of an instance and a migration when an op is planned. With the goal it decides
-// which steps the op has (Plan).
+// Way is the state of an instance and a migration when an op is planned. Way and goal decide which
+// steps the op has (Plan).
 type Way struct {
 	// Method is the method of the migration.
 	Method string
-	// Running: the guest runs. Only method overlay looks.
+	// Running: the guest runs. Only method overlay sets it.
 	Running bool
 	// Held: the block job has to begin with the guest suspended.
 	Held bool
@@ -72,7 +72,7 @@ func (e *Env) WayFor(ctx context.Context, s *move.Spec, goal move.Goal) (Way, er
 	}
 	if goal == move.GoalComplete {
 		w.Background = s.Background()
-		if !w.Held { // the held steps end a job, and begin another one
+		if !w.Held { // the held steps would end the job and begin another
 			w.Held, err = e.BlockJob.EndNotStored(ctx, s)
 		}
 	}
@@ -105,8 +105,8 @@ func (e *Env) Plan(goal move.Goal, w Way) op.Op {
 var (
 	heldSteps  = []string{pause.MayBeginStep, pause.ToBegin.Begin, pause.BeginStep, pause.ToBegin.End}
 	abortSteps = []string{move.ToAbort.Begin, pause.AbortStep, move.ToAbort.End}
-	// The end of a job that writes at once: the definition names dst first, since dst has every
-	// acknowledged write.
+	// These steps end a job that writes at once. The definition names dst first, since dst has
+	// every acknowledged write.
 	switchSteps = []string{move.ToSwitch.Begin, pause.DrainStep, overlay.NameDstStep, overlay.PivotStep, move.ToSwitch.End, blockjob.SettleStep}
 	// The end of a job that writes in the background: a commit, or the copy of a move that keeps
 	// base images. Data that the job copies in the pause is flushed in the pivot, and a guest that
@@ -155,7 +155,7 @@ func (w *Way) complete() (steps []string, commit string) {
 	return slices.Concat(begin, []string{blockjob.MirrorStep}, switchSteps, end), overlay.PivotStep
 }
 
-// back has the steps that bring an instance back to src, with all its writes to the overlay.
+// back returns the steps that bring an instance back to src, with all its writes to the overlay.
 func (w *Way) back() (steps []string, commit string) {
 	if !w.Running {
 		return slices.Concat(foldSteps, []string{"remove_overlay"}), pause.FoldStep
@@ -167,7 +167,7 @@ func (w *Way) back() (steps []string, commit string) {
 	return slices.Concat(steps, []string{blockjob.CommitStep, move.ToSwitch.Begin, pause.DrainStep, overlay.PivotStep, overlay.NameSrcStep, move.ToSwitch.End, blockjob.SettleStep, "remove_overlay"}), overlay.PivotStep
 }
 
-// cancel removes dst before the registry frees its place.
+// cancel returns the steps of a cancel, which remove dst before the registry frees its place.
 func (w *Way) cancel() (steps []string, commit string) {
 	end := []string{"remove_destination", "publish_cancelled"}
 	switch {
@@ -182,8 +182,8 @@ func (w *Way) cancel() (steps []string, commit string) {
 	return slices.Concat([]string{admitStep}, back, end), commit
 }
 
-// rollback is cancel for a migration that the registry has ended. It does not touch dst, which may
-// be another volume's.
+// rollback is cancel for a migration that the registry has ended. It leaves dst, which may be
+// another volume's.
 func (w *Way) rollback() (steps []string, commit string) {
 	if w.Lost {
 		return slices.Concat(abortSteps, []string{overlay.HandOverStep}), ""

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// chooseAllocation decides whether the new file gets space for the whole volume at once, and notes
-// a difference to src. It refuses a request that cannot be fulfilled.
+// chooseAllocation decides whether a new file gets space for the whole volume at once, and notes
+// if src differs. It refuses an allocation that the filesystem cannot provide.
 func (c *Checks) chooseAllocation(s *move.Spec, t api.MigrationTarget) error {
 	if err := c.dirs.MayWrite(s.Dst.Path); err != nil {
 		return err
@@ -51,8 +51,8 @@ func (c *Checks) chooseAllocation(s *move.Spec, t api.MigrationTarget) error {
 	return c.noteStorage(s, dir)
 }
 
-// noteSparse notes the storage properties of src that a sparse dst lacks if the copier is not its
-// only writer.
+// noteSparse notes the storage attributes of src that a sparse dst lacks if programs other than
+// the copier also write dst.
 func (c *Checks) noteSparse(s *move.Spec, dir string) error {
 	allocation, err := c.allocationOf(s)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckQcow2 refuses a move that would lose properties of a qcow2 image besides its data, or leave
+// CheckQcow2 refuses a move that would lose properties of a qcow2 src besides its data, or leave
 // dst with an incomplete dirty bitmap. It notes the properties that dst will lack. dom is nil if
 // no instance of this host has the volume.
 func (c *Checks) CheckQcow2(ctx context.Context, s *move.Spec, dom *hv.Domain) error {
@@ -40,8 +40,8 @@ func (c *Checks) CheckQcow2(ctx context.Context, s *move.Spec, dom *hv.Domain) e
 	return nil
 }
 
-// checkBitmaps refuses to lose dirty bitmaps, unless requested. instance is the running one, or
-// empty.
+// checkBitmaps refuses to lose dirty bitmaps, unless the target accepts that and the instance is
+// off. instance is the running instance, or empty.
 func (c *Checks) checkBitmaps(ctx context.Context, s *move.Spec, instance string) error {
 	all, err := c.bitmaps(ctx, s, instance, s.Src.Path)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *Checks) checkBitmaps(ctx context.Context, s *move.Spec, instance string
 		s.Src.Path, look.BitmapNames(all), api.CheckpointsDrop)
 }
 
-// checkIdle refuses a mirror that would omit idle bitmaps, unless requested.
+// checkIdle refuses a mirror that would omit idle bitmaps, unless the target accepts that.
 func (c *Checks) checkIdle(s *move.Spec, all []hv.StoredBitmap) error {
 	idle := look.IdleBitmaps(all)
 	switch {
@@ -132,7 +132,7 @@ func (c *Checks) bitmaps(ctx context.Context, s *move.Spec, instance, path strin
 	return all, nil
 }
 
-// removal describes how the bitmaps of a running instance are kept, if a move can, or removed.
+// removal describes how to keep the bitmaps of a running instance, if possible, or remove them.
 func removal(s *move.Spec, b hv.StoredBitmap) string {
 	remove := fmt.Sprintf("remove it: `%s`, each one (the next backup has to be a full one then)", look.RemoveBitmap(s.InstanceName, b))
 	if b.Idle || s.Method != move.MethodOverlay || s.Dst.Format != api.FormatQcow2 || s.Src.IsLinkedClone() {

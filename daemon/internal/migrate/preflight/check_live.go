@@ -15,11 +15,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// oldestTrackingQEMU is the oldest QEMU with bitmaps that this program can read.
 var oldestTrackingQEMU = hv.Version{Major: 6}
 
 // CheckLive refuses a move while all guests write if this host could not track its guests' writes,
-// or the storage would lack them. CheckPaused is for a move with all guests paused.
+// or if the storage might lack these writes. For a move with all guests paused use CheckPaused.
 func (c *Checks) CheckLive(ctx context.Context, in api.LiveCheck) error {
 	v := in.LiveVolume
 	if err := CheckLiveVolume(&v); err != nil {
@@ -94,7 +93,7 @@ func (c *Checks) checkLiveGuest(ctx context.Context, v *api.LiveVolume, att api.
 	return Unsupported(s, "what instance %s writes cannot be followed: %v", dom.Name, err)
 }
 
-// CheckLiveVolume is CheckLive for the common part of all calls. dst has no path before it is
+// CheckLiveVolume makes the checks of CheckLive that all calls need. dst has no path before it is
 // made.
 func CheckLiveVolume(in *api.LiveVolume) error {
 	size := in.Src.SizeBytes

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkElsewhere refuses the volume's present path, by any name.
+// checkElsewhere refuses the volume's present path, under any name, as dst.
 func checkElsewhere(s *move.Spec, path string) error {
 	same, overlaps, err := location.PlaceOf(path).Meets(s.Src.Path)
 	switch {
@@ -30,8 +30,8 @@ func (c *Checks) checkNotUsed(ctx context.Context, s *move.Spec, path string) er
 	return look.HVRefusal(c.look.CheckFree(ctx, path, location.Self{MigrationID: s.MigrationID}))
 }
 
-// identifyOverwritten records which image the move overwrites, and refuses a source that a volume
-// has left and that was written since.
+// identifyOverwritten records the identity of the overwritten image, and refuses a source that a
+// volume has left and that was written since.
 func (c *Checks) identifyOverwritten(ctx context.Context, s *move.Spec, t api.MigrationTarget) (err error) {
 	if s.DstPrint, err = c.images.Fingerprint(ctx, s.Dst.Path); err != nil {
 		return err
@@ -55,7 +55,7 @@ func takeSize(s *move.Spec, info image.Info) error {
 	return nil
 }
 
-// checkAligned refuses a larger file that QEMU may not be able to write.
+// checkAligned refuses a larger file as dst if QEMU may be unable to write it.
 func checkAligned(s *move.Spec, info image.Info) error {
 	if !s.DstKind().Filesystem || info.SizeBytes%image.MaxAlignBytes == 0 {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkOnDevice refuses an unrequested qcow2 image on a block device, and records the size that
-// the device needs. where begins the refusal, as in "pool p holds block devices".
+// checkOnDevice refuses a qcow2 image on a block device unless requested, and records the size
+// that the device needs. where begins the refusal, as in "pool p holds block devices".
 func (c *Checks) checkOnDevice(ctx context.Context, s *move.Spec, t api.MigrationTarget, where string) (err error) {
 	switch {
 	case s.Dst.Format == api.FormatRaw:
@@ -26,7 +26,7 @@ func (c *Checks) checkOnDevice(ctx context.Context, s *move.Spec, t api.Migratio
 	return err
 }
 
-// destinationOnDevice sets an existing block device, with any content, as the device of a qcow2
+// destinationOnDevice makes an existing block device, whatever its content, the device of a qcow2
 // dst.
 func (c *Checks) destinationOnDevice(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	path := s.Dst.Path
@@ -47,7 +47,7 @@ func (c *Checks) destinationOnDevice(ctx context.Context, s *move.Spec, t api.Mi
 }
 
 // destinationToConnect sets a target's volume as dst. Its size is unknown until it is connected,
-// and must then be the volume's.
+// and must then equal the volume's.
 func (c *Checks) destinationToConnect(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	if s.LedByRegistry() {
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s is a volume of a target, to which no move goes that the registry leads", s.VolumeName, s.Dst.Path)
@@ -72,7 +72,7 @@ func (c *Checks) destinationToConnect(ctx context.Context, s *move.Spec, t api.M
 	return c.released.CheckNothingLost(ctx, s, t, image.Info{SizeBytes: s.DstRoomBytes(), Block: true})
 }
 
-// IsAway reports whether a destination that is to be connected has no image at its path.
+// IsAway reports whether a destination that a connector will connect has no image at its path yet.
 func (c *Checks) IsAway(ctx context.Context, path string) (bool, error) {
 	_, err := c.images.Inspect(ctx, api.Location{Path: path, Format: api.FormatRaw})
 	if errors.Is(err, image.ErrAbsent) {

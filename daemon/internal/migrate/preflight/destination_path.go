@@ -59,7 +59,6 @@ func (c *Checks) destinationAtPath(ctx context.Context, s *move.Spec, t api.Migr
 	return c.destinationToOverwrite(ctx, s, t, info)
 }
 
-// destinationToCreate sets a file that the move makes as dst.
 func (c *Checks) destinationToCreate(s *move.Spec, t api.MigrationTarget) error {
 	dir := filepath.Dir(s.Dst.Path)
 	free, err := c.files.FreeBytes(dir)
@@ -73,7 +72,6 @@ func (c *Checks) destinationToCreate(s *move.Spec, t api.MigrationTarget) error 
 	return c.checkDestinationSpace(s, free)
 }
 
-// destinationToOverwrite sets an existing file or device as dst.
 func (c *Checks) destinationToOverwrite(ctx context.Context, s *move.Spec, t api.MigrationTarget, info image.Info) error {
 	if err := c.identifyOverwritten(ctx, s, t); err != nil {
 		return err

@@ -67,7 +67,7 @@ func (c *Checks) destinationInPool(ctx context.Context, s *move.Spec, t api.Migr
 }
 
 // roundUp sets dst to the size that its pool of devices will make. The volume is the beginning of
-// it, or in the image on it.
+// dst, or is in the qcow2 image on it.
 func (c *Checks) roundUp(ctx context.Context, s *move.Spec) error {
 	rounded, err := c.pools.RoundedBytes(ctx, s.Dst.Pool, s.DstRoomBytes())
 	switch {
@@ -96,7 +96,7 @@ func destinationName(s *move.Spec, file bool) string {
 	return name
 }
 
-// findPool sets the pool of an existing dst, if an active pool of this host lists it, as an
+// findPool sets the pool of an existing dst, if an active pool of this host lists dst, as an
 // adoption by path does. The pool neither makes nor removes dst. In a move that the registry
 // leads, dst stays as reserved, the same on all hosts.
 func (c *Checks) findPool(ctx context.Context, s *move.Spec) (err error) {

@@ -35,8 +35,8 @@ func (sp *Space) checkDestinationSpace(s *move.Spec, free int64) error {
 	return nil
 }
 
-// NeededBytes returns the most space that dst may take. It is too low for scattered data of a raw
-// src, which takes whole clusters of a qcow2 dst.
+// NeededBytes returns the most space that dst may take. The result is too low if a raw src has
+// scattered data, which takes whole clusters of a qcow2 dst.
 func (sp *Space) NeededBytes(s *move.Spec) int64 {
 	need, sparse := s.DstRoomBytes(), s.DstKind().Filesystem
 	if s.Allocation == api.AllocationThick || s.MirrorFills && sparse {
@@ -48,8 +48,8 @@ func (sp *Space) NeededBytes(s *move.Spec) int64 {
 	return need
 }
 
-// allocatedBytes returns the most space for a copy of the data of src and the base images that are
-// not kept; known is false if one of them is a device.
+// allocatedBytes returns the most space that a copy of src needs, with the base images that dst
+// does not keep. known is false if one of these images is a device.
 func (sp *Space) allocatedBytes(s *move.Spec) (total int64, known bool) {
 	chain, times := s.SrcChain(), int64(1)
 	if s.KeepsBase() { // each cluster of the top takes a cluster of dst, which may be larger
@@ -70,7 +70,7 @@ func (sp *Space) allocatedBytes(s *move.Spec) (total int64, known bool) {
 	return total, true
 }
 
-// DestinationFreeBytes returns the free space for dst, including an overwritten file's.
+// DestinationFreeBytes returns the free space for dst, including an overwritten file's space.
 func (sp *Space) DestinationFreeBytes(ctx context.Context, s *move.Spec) (int64, error) {
 	if !s.CreateDst {
 		free, err := sp.files.FreeBytes(filepath.Dir(s.Dst.Path))

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkSrcNotLocked refuses a src without a guest on this host that QEMU may write: on another
+// checkSrcNotLocked refuses a src that a QEMU outside this host's guests may write: on another
 // host by NFS, or in a process that libvirt does not know. Readers are allowed.
 func (c *Checks) checkSrcNotLocked(ctx context.Context, s *move.Spec) error {
 	if s.Attached() {
@@ -18,7 +18,7 @@ func (c *Checks) checkSrcNotLocked(ctx context.Context, s *move.Spec) error {
 		if err != nil {
 			return look.HVRefusal(err)
 		}
-		if dom.State.Active() { // its own locks prevent other writers
+		if dom.State.Active() { // QEMU's locks prevent other writers
 			return nil
 		}
 	}

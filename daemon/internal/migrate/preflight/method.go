@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// checkUnwitnessed refuses a move from or to an image without a kernel that answers for it: its
+// checkUnwitnessed refuses some moves from or to an image without the kernel as a witness: its
 // method or the disk's cache mode is unsafe there, or the guest could be started on src unseen.
 func (c *Checks) checkUnwitnessed(ctx context.Context, s *move.Spec, dom *hv.Domain, disk *hv.Disk, target api.MigrationTarget) error {
 	src, dst := s.SrcKind(), medium.Of(target.ToPath)
@@ -31,7 +31,7 @@ func (c *Checks) checkUnwitnessed(ctx context.Context, s *move.Spec, dom *hv.Dom
 	if err := c.users.Fence(ctx, s.Src.Path); err != nil { // a cancel writes to src
 		return err
 	}
-	// A start of the guest shows in a file's stamp and QEMU's locks, but not at an address.
+	// A file's stamp and QEMU's locks show a start of the guest. An address shows nothing.
 	if err := c.guards.Enforced(); err != nil {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: nothing would keep instance %s from a start on its source, of which nobody could tell at %s: %v; `volferryctl doctor` says what to do",
 			s.VolumeName, dom.Name, src.Name, err)
@@ -39,7 +39,8 @@ func (c *Checks) checkUnwitnessed(ctx context.Context, s *move.Spec, dom *hv.Dom
 	return nil
 }
 
-// checkKeptOff refuses a move that has to keep an instance off without an enforced guard.
+// checkKeptOff refuses a move that has to keep the instance off if libvirt does not enforce
+// guards.
 func (c *Checks) checkKeptOff(s *move.Spec, dom *hv.Domain) error {
 	if err := c.guards.Enforced(); err != nil {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s would have to be kept stopped, and %v; `volferryctl doctor` says what to do",
@@ -48,7 +49,7 @@ func (c *Checks) checkKeptOff(s *move.Spec, dom *hv.Domain) error {
 	return nil
 }
 
-// chooseMethod decides between overlay, mirror and offline, or refuses the disk.
+// chooseMethod chooses between overlay, mirror and offline, or refuses the disk.
 func (c *Checks) chooseMethod(ctx context.Context, s *move.Spec, dom *hv.Domain, disk *hv.Disk, asked string) error {
 	if reason := Immovable(disk); reason != "" {
 		return Unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
@@ -84,7 +85,7 @@ func (c *Checks) chooseMethod(ctx context.Context, s *move.Spec, dom *hv.Domain,
 }
 
 // mirrorFills reports whether QEMU may write the disk's holes as zeros to the target of a mirror.
-// libvirt 9.0 had QEMU open each target so that zeros may be holes; 11.3 does so only for a disk
+// With libvirt 9.0 QEMU opens each target so that zeros may be holes; with 11.3 only for a disk
 // with discard='unmap'.
 func (c *Checks) mirrorFills(ctx context.Context, disk *hv.Disk) bool {
 	if disk.Discard == "unmap" {
@@ -113,10 +114,10 @@ func Immovable(d *hv.Disk) string {
 	return ""
 }
 
-// Reasons why a disk gets no overlay but may be mirrored. libvirt refuses an overlay if another
-// guest may have the disk open, or if the guest does not write to it. Volferry refuses an overlay
-// where a full overlay would not pause the guest but be its I/O error or, with the policy ignore,
-// a silently lost write.
+// A disk gets no overlay, but may be mirrored, for these reasons. libvirt refuses an overlay if
+// another guest may have the disk open, or if the guest does not write to it. Volferry refuses an
+// overlay that, when full, would not pause the guest: the guest would get an I/O error or, with
+// the policy ignore, silently lose a write.
 const (
 	notShareable = "is <shareable/>"
 	notReadOnly  = "is <readonly/>"
@@ -127,8 +128,8 @@ func mirrorable(reason string) bool {
 	return slices.Contains([]string{notShareable, notReadOnly, notPaused, notPausedByQuota}, reason)
 }
 
-// OnlyMirrored refuses a request that a mirror, the disk's only method while its instance runs,
-// cannot serve. which completes the message with the limitation and the remedy.
+// OnlyMirrored returns the refusal of a request that a mirror, the disk's only method while its
+// instance runs, cannot serve. which completes the message with the limitation and the remedy.
 func OnlyMirrored(s *move.Spec, which string) *api.Error {
 	return Unsupported(s, "disk %s of instance %s %s, so it can only be mirrored while the instance runs, which %s",
 		s.Target, s.InstanceName, s.OnlyMirrored, which)
@@ -167,8 +168,9 @@ func (c *Checks) notEncryptable(ctx context.Context, s *move.Spec) (reason strin
 	return "", err
 }
 
-// checkMethod refuses a method other than the requested. A mirror of a stopped instance, or of a
-// volume without one, is made offline: no QEMU runs that could mirror.
+// checkMethod refuses a request for an overlay, or for the frozen src of an external copy, that
+// the chosen method cannot serve. A mirror without a running instance is made offline: no QEMU
+// could mirror.
 func checkMethod(s *move.Spec, t *api.MigrationTarget) error {
 	switch {
 	case t.Method == move.MethodOverlay && s.Attached() && s.Method != move.MethodOverlay:
@@ -181,7 +183,7 @@ func checkMethod(s *move.Spec, t *api.MigrationTarget) error {
 	return nil
 }
 
-// Unsupported refuses a move of a disk that cannot be moved.
+// Unsupported returns the refusal of a move of a disk that cannot be moved.
 func Unsupported(s *move.Spec, format string, args ...any) *api.Error {
 	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s", s.VolumeName, fmt.Sprintf(format, args...))
 }

@@ -13,13 +13,13 @@ import (
 
 const (
 	// pausedByAnyError is the error_policy that pauses the guest for any error of the overlay.
-	// With others QEMU pauses it for ENOSPC, but not for EDQUOT.
+	// With other policies QEMU pauses the guest for ENOSPC, but not for EDQUOT.
 	pausedByAnyError = "stop"
 	notPausedByQuota = "has not the error_policy stop, and its overlay would be under a quota (volferryctl doctor names it)"
 )
 
-// overlayQuotas returns the quotas on a migration's overlay in a directory: of its owner while the
-// guest runs, and of the directory's project. s is nil for guests in general.
+// overlayQuotas returns the quotas on a migration's overlay in a directory: the quotas of its
+// owner while the guest runs, and of the directory's project. s is nil for guests in general.
 func (sp *Space) overlayQuotas(ctx context.Context, dir string, s *move.Spec) ([]quota.Limit, error) {
 	instanceID := ""
 	if s != nil {
@@ -40,8 +40,8 @@ func (sp *Space) OverlayFreeBytes(ctx context.Context) (int64, error) {
 	return sp.FreeBytesFor(ctx, sp.cfg.OverlayDir, nil)
 }
 
-// FreeBytesFor returns by how much a migration's overlay may grow: with unknown quotas, the free
-// space of the filesystem.
+// FreeBytesFor returns by how much a migration's overlay may grow. If quotas are unknown it
+// returns the free space of the filesystem.
 func (sp *Space) FreeBytesFor(ctx context.Context, dir string, s *move.Spec) (int64, error) {
 	free, err := sp.files.FreeBytes(dir)
 	if err != nil {
@@ -54,8 +54,8 @@ func (sp *Space) FreeBytesFor(ctx context.Context, dir string, s *move.Spec) (in
 	return quota.Free(free, limits), nil
 }
 
-// underQuota returns why a disk gets no overlay because QEMU would not pause its guest for an
-// exceeded quota, or "".
+// underQuota returns why a disk gets no overlay, or "": QEMU would not pause its guest for an
+// exceeded quota.
 func (sp *Space) underQuota(ctx context.Context, s *move.Spec, disk *hv.Disk) string {
 	if disk.ErrorPolicy == pausedByAnyError {
 		return ""

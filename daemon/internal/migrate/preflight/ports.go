@@ -19,25 +19,21 @@ type domains interface {
 	CanTrack(ctx context.Context, id string, target string) error
 }
 
-// processes looks at the processes of domains.
 type processes interface {
 	hv.QEMUUsers
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
 
-// versions returns the versions of libvirt and of a domain's QEMU.
 type versions interface {
 	About(ctx context.Context) (hv.About, error)
 	QEMUVersion(ctx context.Context, id string) (hv.Version, error)
 }
 
-// pools finds the volumes of pools, and returns the sizes of new volumes.
 type pools interface {
 	location.PoolVolumes
 	RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (int64, error)
 }
 
-// images describes images.
 type images interface {
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
 	Fingerprint(ctx context.Context, path string) (string, error)
@@ -52,21 +48,19 @@ type imageUsers interface {
 	Fence(ctx context.Context, path string) error
 }
 
-// allocation shows how src has its space and attributes, and whether a new file can have the same.
+// allocation shows the space and the attributes of src, and whether a new file can have the same.
 type allocation interface {
 	Allocating(dir string) (image.Allocating, error)
 	Thick(path string, sizeBytes int64) (bool, error)
 	AttributesLost(path string, dir string, filled bool) ([]string, error)
 }
 
-// directories checks the directories where images are or will be made.
 type directories interface {
 	MayWrite(path string) error
 	TryDirectory(user hv.ProcessUser, dir string, needs image.Needs) error
 	DirectAlignBytes(dir string, hole bool) (int64, error)
 }
 
-// files has the sizes of files, and the space for them.
 type files interface {
 	FreeBytes(dir string) (int64, error)
 	Quotas(ctx context.Context, dir string, who hv.ProcessUser) ([]quota.Limit, error)
@@ -74,7 +68,6 @@ type files interface {
 	ClusterBytes(path string) (int64, error)
 }
 
-// poolLister lists the storage pools.
 type poolLister interface {
 	Pools(ctx context.Context) ([]hv.PoolInfo, error)
 }

@@ -109,8 +109,8 @@ func (c *Checks) Spec(ctx context.Context, vol api.Volume, target api.MigrationT
 	return s, c.CheckFilesystems(ctx, s, disk)
 }
 
-// CheckWritable refuses a move that could not be finished or cancelled because this program may
-// not write in an image's directory.
+// CheckWritable refuses a move if this program may not write in the directory of an image: it
+// could not finish or cancel the move.
 func (c *Checks) CheckWritable(s *move.Spec) error {
 	if err := c.dirs.MayWrite(s.Dst.Path); err != nil {
 		return err
@@ -191,8 +191,8 @@ func (c *Checks) checkInstance(ctx context.Context, s *move.Spec, att api.Attach
 	return dom, disk, c.checkUnwitnessed(ctx, s, dom, disk, target)
 }
 
-// CheckDisk checks an attachment's instance and disk, and fills the spec with both. It refuses a
-// disk that is not src alone, or has a block job.
+// CheckDisk checks an attachment's instance and disk, and sets both in the spec. It refuses a disk
+// with another chain than src, or with a block job.
 func (c *Checks) CheckDisk(ctx context.Context, s *move.Spec, att api.Attachment) (*hv.Domain, *hv.Disk, error) {
 	dom, err := c.domains.Domain(ctx, att.InstanceID)
 	switch {
@@ -287,9 +287,9 @@ func (c *Checks) checkJob(ctx context.Context, s *move.Spec, dom *hv.Domain) err
 	return nil
 }
 
-// ChooseVerify replaces an empty verify. A copy of a frozen src is read back. The sides of a
-// mirror can be compared only with the guest paused, so that must be requested, and only if they
-// are raw, since QEMU has the locks of a qcow2 image.
+// ChooseVerify sets an empty verify. A copy of a frozen src is read back. The sides of a mirror
+// can be compared only with the guest paused, so that must be requested, and only if they are raw,
+// since QEMU has the locks of a qcow2 image.
 func ChooseVerify(s *move.Spec) error {
 	switch {
 	case s.Method != move.MethodMirror && s.Verify == "":

@@ -12,7 +12,7 @@ import (
 )
 
 // CheckRecorded refuses a move if this host's journal and the registry have different locations
-// for the volume. It also refuses this host's part in a move that the registry leads.
+// for the volume. This includes this host's part in a move that the registry leads.
 func (c *Checks) CheckRecorded(ctx context.Context, vol api.Volume) error {
 	return image.Prefixed("cannot migrate volume "+vol.Name, c.which.CheckVolumeRecorded(ctx, vol))
 }
@@ -24,8 +24,8 @@ func (c *Checks) CheckPlace(ctx context.Context, volume string, l api.Location, 
 	return look.HVRefusal(c.cfg.Rules.CheckHeld(ctx, c.held, l, "cannot migrate volume "+volume, instances...))
 }
 
-// checkBases refuses a linked clone over the image of a volume or migration: another host may have
-// reported its base images.
+// checkBases refuses a linked clone with a base image that belongs to a volume or migration:
+// another host may have reported its base images.
 func (c *Checks) checkBases(ctx context.Context, s *move.Spec) error {
 	if s.Src.Backing == "" {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 )
 
-// Space checks the space for the images of migrations: for dst, and for the overlays. It is safe
-// for concurrent use.
+// Space checks the space for the images of migrations: dst, and the overlays. It is safe for
+// concurrent use.
 type Space struct {
 	cfg       *move.Config
 	files     files

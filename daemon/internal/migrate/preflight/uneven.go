@@ -20,7 +20,7 @@ func (c *Checks) CheckUneven(s *move.Spec, disk *hv.Disk) error {
 	if !transfer.DstIsUneven(s) || disk != nil && !disk.PastPageCache() {
 		return nil
 	}
-	// QEMU opens the empty target of a mirror. A copy fills the first block.
+	// QEMU opens the empty target of a mirror. A copy first fills the first block.
 	hole := s.Method == move.MethodMirror
 	align, err := c.dirs.DirectAlignBytes(filepath.Dir(s.Dst.Path), hole)
 	if err != nil {

@@ -18,8 +18,8 @@ type writtenSource struct {
 type writtenSources struct {
 	mu    sync.Mutex
 	found []writtenSource
-	// failed is the last logged error of an incomplete look.
+	// failed is the last logged error of a look that missed sources.
 	failed string
-	// noted has the migrations with a written source in the audit trail.
+	// noted has the migrations with a written source that is in the audit trail.
 	noted map[string]bool
 }

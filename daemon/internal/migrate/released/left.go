@@ -25,9 +25,9 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// Left returns the paths of the images that a volume has left by moves of this host, except
-// present volumes and images that are seen to be gone. Its errors are the registry's and the
-// hypervisor's.
+// Left returns the paths of the images that a volume has left by moves of this host, without
+// present volumes and images that are seen to be gone. It returns errors of the registry and the
+// hypervisor.
 func (rs *Sources) Left(ctx context.Context, volumeID string) ([]string, error) {
 	look, err := rs.claims.Look(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func ofVolume(volumeID string) func(*move.Spec) bool {
 	return func(s *move.Spec) bool { return s.VolumeID == volumeID }
 }
 
-// newestOfEach returns the newest migration of each left image, newest first.
+// newestOfEach returns the newest migration of each src that migrations have left, newest first.
 func newestOfEach(all []*history.Migration) []*history.Migration {
 	var out []*history.Migration
 	for _, h := range slices.Backward(all) {
@@ -67,8 +67,8 @@ func isVolumes(look *location.Look, h *history.Migration) bool {
 	return unknown == nil && holder.Volume != nil
 }
 
-// kept returns, oldest first, the wanted migrations with a src that exists and was not copied
-// over. src may be in use. The whole history is read only if src exists.
+// kept returns the wanted migrations, oldest first, if their src exists and no later migration has
+// copied onto it. src may be in use. kept reads the whole history only if src exists.
 func (rs *Sources) kept(ctx context.Context, wanted func(*move.Spec) bool) ([]*history.Migration, error) {
 	starts, err := rs.history.Starts(ctx)
 	if err != nil {
@@ -168,14 +168,15 @@ func releasedSource(s *move.Spec, ended time.Time) api.ReleasedSource {
 	}
 }
 
-// readableDomains returns this host's readable domains. Writes of the others show in the image.
+// readableDomains returns the domains of this host that can be read. Writes of other domains show
+// in the image.
 func (rs *Sources) readableDomains(ctx context.Context) ([]hv.Domain, error) {
 	doms, _, err := hv.Readable(rs.hv.Domains(ctx))
 	return doms, err
 }
 
-// LeaverOf returns the newest migration of this host that has left the image at a path, nil if
-// there is none, or if a later migration has begun to overwrite it.
+// LeaverOf returns the newest migration of this host that has left the image at a path. It returns
+// nil if there is none, or if a later migration has begun to overwrite the image.
 func (rs *Sources) LeaverOf(ctx context.Context, path string) (*history.Migration, error) {
 	starts, err := rs.history.Starts(ctx)
 	if err != nil {
@@ -214,8 +215,8 @@ func (rs *Sources) leaverAmong(ctx context.Context, starts []op.Op, path string)
 	return nil, nil
 }
 
-// lastCopyOnto returns the newest migration that has written to a path, among the migrations of
-// these ops (oldest first), or nil. A refused copy does not count.
+// lastCopyOnto returns the newest migration that has written to a path, or nil. It searches the
+// migrations that began with these ops, oldest first. A refused copy does not count.
 func (rs *Sources) lastCopyOnto(ctx context.Context, starts []op.Op, path string) (*history.Migration, error) {
 	for _, o := range slices.Backward(starts) {
 		s, err := history.SpecOf(o)
@@ -258,8 +259,8 @@ func (rs *Sources) changeOf(ctx context.Context, h *history.Migration) (change i
 }
 
 // CheckNotWritten refuses to overwrite an image that a volume of this host has left and that was
-// written since: it may have the only copy of a guest's writes. If that is unknown, the target
-// must allow the overwriting, or another program must copy.
+// written since: the image may have the only copy of a guest's writes. If it is unknown whether
+// the image was written, the target must allow the overwriting, or another program must copy.
 func (rs *Sources) CheckNotWritten(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	path := s.Dst.Path
 	h, err := rs.LeaverOf(ctx, path)
@@ -286,8 +287,8 @@ func (rs *Sources) CheckNotWritten(ctx context.Context, s *move.Spec, t api.Migr
 		With("migration_id", h.Spec.MigrationID)
 }
 
-// CheckNothingLost refuses to overwrite another volume's way back, or a file with data from
-// outside this host's moves, unless the target allows that, or another program copies. A named
+// CheckNothingLost refuses to overwrite another volume's released source, or a file with data from
+// outside this host's moves, unless the target allows that, or another program copies. Any other
 // device or export was made for the volume.
 func (rs *Sources) CheckNothingLost(ctx context.Context, s *move.Spec, t api.MigrationTarget, info image.Info) error {
 	if t.Overwrite || t.ExternalCopy {

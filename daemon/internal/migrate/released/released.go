@@ -23,7 +23,7 @@ import (
 )
 
 // List returns the existing sources that moves of this host have left, newest first (DESIGN.md,
-// section 11), of one volume, by id or name, or of all if volume is empty.
+// section 11). volume is the id or name of one volume, or empty for all.
 func (rs *Sources) List(ctx context.Context, volume string) ([]api.ReleasedSource, error) {
 	claims, err := rs.claims.Look(ctx)
 	if err != nil {
@@ -55,8 +55,8 @@ func (rs *Sources) List(ctx context.Context, volume string) ([]api.ReleasedSourc
 	return out, nil
 }
 
-// describeReleased describes the src that a migration has left, with the reason if it cannot be
-// checked.
+// describeReleased describes the src that a migration has left. If src cannot be checked it adds
+// the reason.
 func (rs *Sources) describeReleased(ctx context.Context, h *history.Migration, doms []hv.Domain) api.ReleasedSource {
 	s := &h.Spec
 	in, err := rs.releasedInput(ctx, h)
@@ -102,8 +102,9 @@ func (rs *Sources) checkReleased(ctx context.Context, in *place.ReleasedInput, v
 	return rs.checkVolumeOfReleased(ctx, &in.Spec, vol)
 }
 
-// checkVolumeOfReleased refuses the src of a volume with a missing image, or with a guest on this
-// host on another image than recorded: src may be the only copy, or the guest may need it.
+// checkVolumeOfReleased refuses to delete src while the volume's image is missing, or while a
+// guest on this host has another image than the registry records: src may be the only copy, or the
+// guest may need it.
 func (rs *Sources) checkVolumeOfReleased(ctx context.Context, s *move.Spec, vol api.Volume) error {
 	if rs.which.Reaches(ctx, vol) {
 		if path := rs.which.AbsentOf(ctx, history.WithBases(vol.Location)); path != "" {
@@ -122,11 +123,11 @@ func (rs *Sources) checkVolumeOfReleased(ctx context.Context, s *move.Spec, vol 
 	return nil
 }
 
-// Delete deletes the src that a migration of this host has left, and returns its description. It
-// refuses a src that is used, was written since, or is no longer the moved image; without force
-// also a src that may have been written. ref is the migration's id or its beginning. A repeated
-// request gets the same answer. It continues a deletion of this source that waits for the
-// operator.
+// Delete deletes the src that a migration of this host has left, and returns its description. ref
+// is the migration's id or its beginning. Delete refuses a src that is used, was written since, or
+// is no longer the moved image; without force also a src that may have been written. A repeated
+// request gets the same answer. Delete continues an earlier deletion of this source that waits for
+// the operator.
 func (rs *Sources) Delete(ctx context.Context, opID, ref string, force bool) (api.ReleasedSource, error) {
 	var body any = ref
 	if force {
@@ -185,7 +186,6 @@ func (rs *Sources) parkedDeletion(ctx context.Context, ref string) (opID string,
 	return "", nil
 }
 
-// continueDeletion continues a deletion that waits for the operator. The op repeats all checks.
 func (rs *Sources) continueDeletion(ctx context.Context, opID string) error {
 	err := rs.runner.Continue(ctx, opID)
 	if err == nil || errors.Is(err, op.ErrNotParked) || errors.Is(err, op.ErrFinished) {

@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Sources are the sources that moves of this host have left. It is safe for concurrent use.
+// Sources has the sources that moves of this host have left. It is safe for concurrent use.
 type Sources struct {
 	admission *request.Admission
 	audit     func(api.EventPost)

@@ -31,15 +31,15 @@ const (
 )
 
 // WrittenSources returns, newest first, the released sources that may have data that their volumes
-// lack: they were written since, or a guest runs on them. It checks the volumes with these ids, or
-// all. Sources of deleted volumes do not count. The error has the sources that cannot be checked,
-// and may come with results.
+// lack, because they were written since, or a guest runs on them. It checks the volumes with these
+// ids, or all. It omits sources of deleted volumes. The error names the sources that cannot be
+// checked, and may come with results.
 func (rs *Sources) WrittenSources(ctx context.Context, volumeIDs ...string) ([]api.ReleasedSource, error) {
 	found, _, err := rs.findWritten(ctx, func(s *move.Spec) bool { return len(volumeIDs) == 0 || slices.Contains(volumeIDs, s.VolumeID) })
 	return described(found), err
 }
 
-// KnownWrittenSources returns the watch's last result of WrittenSources.
+// KnownWrittenSources returns WrittenSources as of the watch's last look.
 func (rs *Sources) KnownWrittenSources() []api.ReleasedSource {
 	rs.sources.mu.Lock()
 	defer rs.sources.mu.Unlock()
@@ -58,8 +58,8 @@ func (rs *Sources) GuestsOnReleasedSources() int {
 	return n
 }
 
-// WrittenSourceNote returns a note about an instance that has a volume with a written source, by
-// the watch's last look; otherwise "".
+// WrittenSourceNote returns a note if an instance has a volume with a written source, by the
+// watch's last look; otherwise "".
 func (rs *Sources) WrittenSourceNote(instanceID string) string {
 	rs.sources.mu.Lock()
 	defer rs.sources.mu.Unlock()
@@ -79,7 +79,7 @@ func described(found []writtenSource) []api.ReleasedSource {
 }
 
 // WatchSources looks for written sources until ctx ends: soon after a guest was started or
-// stopped, and at intervals. It adds each to the audit trail once.
+// stopped, and at intervals. It adds each written source to the audit trail once.
 func (rs *Sources) WatchSources(ctx context.Context) error {
 	events := rs.hv.Events(ctx)
 	tick := time.NewTicker(sourceWatchEvery)
@@ -152,7 +152,7 @@ func (rs *Sources) auditWritten(r *api.ReleasedSource) {
 }
 
 // findWritten returns the written sources of the wanted migrations. With an error, unknown has the
-// migrations with unchecked sources, nil for all.
+// migrations with unchecked sources; nil means all migrations.
 func (rs *Sources) findWritten(ctx context.Context, wanted func(*move.Spec) bool) (found []writtenSource, unknown []string, err error) {
 	all, err := rs.kept(ctx, wanted)
 	if err != nil || len(all) == 0 {
@@ -179,15 +179,15 @@ func (rs *Sources) findWritten(ctx context.Context, wanted func(*move.Spec) bool
 	return found, unknown, err
 }
 
-// whoHas reads the users of images and the migrations at most once, and only if an image was
-// written.
+// whoHas reads the users of images and the migrations' first ops at most once, and only if an
+// image was written.
 type whoHas struct {
 	claims func() (*location.Look, error)
 	starts func() ([]op.Op, error)
 }
 
-// lookAtSource describes the src that a migration has left, nil if it cannot have data that the
-// volume lacks.
+// lookAtSource describes the src that a migration has left, or returns nil if src cannot have data
+// that the volume lacks.
 func (rs *Sources) lookAtSource(ctx context.Context, h *history.Migration, doms []hv.Domain, now *whoHas) (*writtenSource, error) {
 	change, _, err := rs.changeOf(ctx, h)
 	if err != nil {
@@ -219,9 +219,9 @@ func runsOn(doms []hv.Domain, path string) string {
 	return ""
 }
 
-// describeWritten describes a src that was written after its migration. It returns nil if that
-// does not concern the volume: the image has another user, a later move has written to it, or the
-// volume is deleted.
+// describeWritten describes a src that was written after its migration. It returns nil if the
+// write does not concern the volume: the image has another user, a later move has written to it,
+// or the volume is deleted.
 func (rs *Sources) describeWritten(ctx context.Context, h *history.Migration, now *whoHas) (*writtenSource, error) {
 	s := &h.Spec
 	claims, err := now.claims()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package seal proves that a migration's images are the images of its beginning: src is unchanged
-// since it was frozen or left, dst is the image that the migration made, and the snapshot of a
-// frozen RBD image is there.
+// since it was frozen or left, dst is the image that the migration made, and a frozen RBD image
+// still has its snapshot.
 package seal
 
 import (

@@ -19,8 +19,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Provided adds checks to a step that opens or writes src or dst, or makes it an instance's disk:
-// the step begins only if they pass.
+// Provided adds checks to a step that opens, writes or makes src or dst, or makes it an instance's
+// disk. The step begins only if the checks pass.
 func Provided(st op.Step, checks ...func(context.Context, *move.Spec) error) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -48,8 +48,8 @@ func Followed(st op.Step, by func(context.Context, *op.Run, *move.Spec) error) o
 	return st
 }
 
-// JobProvided is Provided for a step that waits for a job. The job may be ready while a check
-// fails, so the step is not observed as done then, and Do returns the reason.
+// JobProvided is Provided for a step that waits for a job. If a check fails although the job is
+// ready, the step is not observed as done, and Do returns the reason.
 func JobProvided(st op.Step, checks ...func(context.Context, *move.Spec) error) op.Step {
 	st = Provided(st, checks...)
 	observe := st.Observe
@@ -75,7 +75,7 @@ func passed(ctx context.Context, r *op.Run, checks []func(context.Context, *move
 	return nil
 }
 
-// EndUnchanged returns the check of a direction's end.
+// EndUnchanged returns the check that a direction's end is still the migration's image.
 func (e *Env) EndUnchanged(to move.Direction) func(context.Context, *move.Spec) error {
 	if to.End == move.OnSrc {
 		return e.SrcUnchanged
@@ -83,10 +83,10 @@ func (e *Env) EndUnchanged(to move.Direction) func(context.Context, *move.Spec) 
 	return e.DstUnchanged
 }
 
-// EndUnchangedInPause is EndUnchanged with the guest paused. It does not check addresses: the
-// answer takes another program and a cluster. They were checked right before the pause
-// (StepPauseToSwitch), and since then QEMU has that very image open, and makes it the disk.
-// EndHasItsName checks the image's name after the pause.
+// EndUnchangedInPause is EndUnchanged for a paused guest. It does not ask for an end at an
+// address, which may take long. StepPauseToSwitch has checked it right before the pause, and since
+// then QEMU has that very image open, and makes it the disk. EndHasItsName checks the image's name
+// after the pause.
 func (e *Env) EndUnchangedInPause(to move.Direction) func(context.Context, *move.Spec) error {
 	unchanged := e.EndUnchanged(to)
 	return func(ctx context.Context, s *move.Spec) error {
@@ -97,10 +97,10 @@ func (e *Env) EndUnchangedInPause(to move.Direction) func(context.Context, *move
 	}
 }
 
-// EndHasItsName returns an error, with the guest running again, if another image has the address
-// of the definition since the check before the pause, which may be long ago if the daemon was
-// dead. The guest has the right image, but its next start would have the other. It waits for an
-// answer.
+// EndHasItsName returns an error if the definition's address now leads to another image than
+// before the pause, which may be long ago if the daemon was dead. It is called with the guest
+// running again: the guest has the right image, but its next start would have the other. It waits
+// for an answer.
 func (e *Env) EndHasItsName(ctx context.Context, s *move.Spec, to move.Direction) error {
 	if to.Kind(s).Witnessed {
 		return nil
@@ -121,8 +121,8 @@ func (e *Env) EndHasItsName(ctx context.Context, s *move.Spec, to move.Direction
 	}
 }
 
-// renameBack describes how an image gets its address back: its owner knows its present name, or
-// the cluster shows it by the image's id.
+// renameBack describes how an image gets its address back. Only the server's owner knows an
+// export's present name; a cluster finds an RBD image by its id.
 func renameBack(path string) string {
 	image, err := medium.ParseRBD(path)
 	if err != nil {
@@ -133,7 +133,7 @@ func renameBack(path string) string {
 		shell.Line("rbd", "rename", "--", image.Pool+"/IMAGE", spec) + "` gives it back"
 }
 
-// MayWriteDst is called right before the first write to dst, and before a copy continues: since
+// MayWriteDst checks dst right before its first write, and before a copy continues: since
 // preflight a domain may name dst, or its path may have another file. It returns dst's required
 // fingerprint, or "".
 func (e *Env) MayWriteDst(ctx context.Context, s *move.Spec) (string, error) {
@@ -157,7 +157,7 @@ func (e *Env) MayMirrorToDst(ctx context.Context, s *move.Spec) error {
 			return err
 		}
 	}
-	if !s.DstKind().Witnessed { // an unknown client may be the guest's own
+	if !s.DstKind().Witnessed { // an unknown client may be the guest itself
 		if _, err := e.look.ConfirmDisk(ctx, s); err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (e *Env) dstPrint(ctx context.Context, s *move.Spec) (string, error) {
 	return identity, nil
 }
 
-// DstReplaced returns the refusal of another file or device at dst than at the start.
+// DstReplaced returns the refusal of a dst that is another file or device than at the start.
 func DstReplaced(path, want, now string) *api.Error {
 	if !location.IsDevicePrint(want) {
 		return api.Errorf(api.CodeDstInUse, "%s was removed, or replaced by another file, since the migration began; nothing is written to it. Cancel the migration, look whose file it is, and migrate again", path).
@@ -240,8 +240,8 @@ func (e *Env) MadeDst(ctx context.Context, s *move.Spec) (api.Location, error) {
 	return dst, err
 }
 
-// IdentifyMade reports the identity of the new device to the registry, after the volume has moved
-// there. After a failure the next look at the images (volume.Manager.Run) repeats it.
+// IdentifyMade reports the identity of a new device to the registry after the volume has moved
+// there. If that fails, the next look at the images (volume.Manager.Run) repeats it.
 func (e *Env) IdentifyMade(ctx context.Context, opID string, s *move.Spec) {
 	if !s.CreateDst {
 		return // the registry reserved dst with its identity
@@ -257,7 +257,7 @@ func (e *Env) IdentifyMade(ctx context.Context, opID string, s *move.Spec) {
 
 func orNothing(identity string) string { return cmp.Or(identity, "nothing") }
 
-// IsSource reports whether src's path has the moved image, or is empty.
+// IsSource reports whether src's path has the moved image or is empty.
 func (e *Env) IsSource(ctx context.Context, s *move.Spec) (bool, error) {
 	now, err := e.images.Fingerprint(ctx, s.Src.Path)
 	if errors.Is(err, image.ErrAbsent) {

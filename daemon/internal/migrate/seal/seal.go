@@ -20,10 +20,10 @@ type FrozenOutput struct {
 	Src *image.Stamp `json:"src,omitempty"`
 	// Snapshot is the snapshot of src, an RBD image.
 	Snapshot *move.SrcSnapshot `json:"snapshot,omitempty"`
-	// NotFrozen names the process of QEMU that still had src open for writing, or is empty: the
-	// start has failed, and the guest is brought back.
+	// NotFrozen names the process of QEMU that still had src open for writing, or is empty. If
+	// set, the start has failed, and the guest is brought back.
 	NotFrozen string `json:"not_frozen,omitempty"`
-	// NotStored, with the same result, reports that src could not store writes.
+	// NotStored is set if src could not store writes. This has the same consequence.
 	NotStored string `json:"not_stored,omitempty"`
 }
 
@@ -42,10 +42,10 @@ func (e *Env) Seal(ctx context.Context, r *op.Run, s *move.Spec, step string) (o
 	return out, err
 }
 
-// StampToKeep returns an image's stamp for the journal. QEMU's flushes leave the time of
-// modification in memory, and after a power failure the file would have an older time, as if it
-// had been written. So the image is flushed first, except at an address, since its stamp has only
-// the size.
+// StampToKeep returns an image's stamp for the journal. QEMU's flushes leave a file's time of
+// modification in memory; after a power failure the file would have an older time, as if it had
+// been written. So StampToKeep first flushes the image, except at an address, where the stamp has
+// only the size.
 func (e *Env) StampToKeep(ctx context.Context, path string) (image.Stamp, error) {
 	if medium.Of(path).Witnessed {
 		if err := e.images.Flush(ctx, path); err != nil {
@@ -56,9 +56,9 @@ func (e *Env) StampToKeep(ctx context.Context, path string) (image.Stamp, error)
 }
 
 // Sealed refuses a src that any program wrote since its freeze: the overlay, or a copy, belongs to
-// the old content, and a fold or a switch would lose the write. A cancel that has begun to write
-// src is excepted. The evidence is a file's time of modification and size, the kernel's counters
-// of a block device until the host reboots, or an RBD image's snapshot.
+// the old content, and a fold or a switch would lose the write. It allows the writes of a cancel
+// that has begun to write src. The evidence is a file's time of modification and size, the
+// kernel's counters of a block device until the host reboots, or an RBD image's snapshot.
 func (e *Env) Sealed(ctx context.Context, s *move.Spec, opID string) error {
 	_, err := e.lookAtSeal(ctx, s, opID)
 	return err
@@ -87,13 +87,13 @@ func (e *Env) lookAtSeal(ctx context.Context, s *move.Spec, opID string) (lost b
 	return false, written(s, p.Seal, p.Snapshot)
 }
 
-// LeftSrcNote has the stamp of a src that its volume has left without a freeze, from when no
-// process had it open any more.
+// LeftSrcNote has the stamp of a src that its volume has left without a freeze, taken when no
+// process had src open any more.
 type LeftSrcNote struct {
 	Left *image.Stamp `json:"left,omitempty"`
 }
 
-// SealsLeft makes a step after which no process has src open note the stamp of src.
+// SealsLeft makes a step that leaves no process with src open note the stamp of src.
 func (e *Env) SealsLeft(st op.Step) op.Step {
 	return Followed(st, func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		return e.SealLeft(ctx, r, s.Src.Path, st.Name)
@@ -126,7 +126,7 @@ func (e *Env) SealLeft(ctx context.Context, r *op.Run, src, step string) error {
 	return r.Note(ctx, LeftSrcNote{&stamp})
 }
 
-// ChangeSinceLeft reports whether src was written since its volume left it, by the stamp of its
+// ChangeSinceLeft returns whether src was written since its volume left it, by the stamp of its
 // freeze or its closing. why is the reason for an unknown change.
 func (e *Env) ChangeSinceLeft(ctx context.Context, s *move.Spec, seal *image.Stamp) (change image.Change, why string, err error) {
 	kind := s.SrcKind()
@@ -177,9 +177,9 @@ func written(s *move.Spec, seal *image.Stamp, snapshot *move.SrcSnapshot) *api.E
 		s.Src.Path, s.VolumeName, when)
 }
 
-// SealedOrSame is Sealed, but compares the content of src if its stamp has changed, or the
-// evidence is gone: a program may have touched src without changing it. This requires a copy of
-// the frozen src, and no part of the overlay in dst. touched reports that the comparison was made.
+// SealedOrSame is Sealed, but compares src with dst if its stamp has changed or the evidence is
+// lost: a program may have touched src without changing it. This requires a copy of the frozen
+// src, and no part of the overlay in dst. touched reports that both were compared, and equal.
 func (e *Env) SealedOrSame(ctx context.Context, s *move.Spec, opID string) (touched bool, err error) {
 	lost, refused := e.lookAtSeal(ctx, s, opID)
 	if !lost && api.CodeOf(refused) != api.CodeChainChanged {
@@ -206,7 +206,7 @@ func (e *Env) SealedOrSame(ctx context.Context, s *move.Spec, opID string) (touc
 	return true, nil
 }
 
-// SealedStill is Sealed for an RBD image, right before the pause: it finds writes to src during
+// SealedStill is Sealed for an RBD image, right before the pause. It finds writes to src during
 // the job. Other images are checked for the last time before the job.
 func (e *Env) SealedStill(ctx context.Context, s *move.Spec) error {
 	if !s.SrcKind().Snapshots {

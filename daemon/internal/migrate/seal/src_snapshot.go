@@ -20,7 +20,7 @@ import (
 )
 
 // snapshotSrc makes the snapshot of an RBD src that no program writes any more, in the step with
-// this name. If that fails it returns nil and the move continues: the seal is then only the size
+// this name. If that fails it returns nil and the move continues; the seal then has only the size
 // of src.
 func (e *Env) snapshotSrc(ctx context.Context, r *op.Run, s *move.Spec, step string) (*move.SrcSnapshot, error) {
 	name := rbd.SnapshotName(s.MigrationID)
@@ -47,8 +47,8 @@ func (e *Env) snapshotSrc(ctx context.Context, r *op.Run, s *move.Spec, step str
 	return &move.SrcSnapshot{Name: name, ID: found.ID}, nil
 }
 
-// makeSnapshot looks for the snapshot afterwards: the answer may be lost, or a client with the
-// image's lock does not answer, although the cluster does.
+// makeSnapshot makes a snapshot, and then looks for it: the answer may be lost, or a client that
+// holds the image's lock may not answer although the cluster does.
 func (e *Env) makeSnapshot(ctx context.Context, s *move.Spec, name string) (rbd.Snapshot, error) {
 	failed := e.images.MakeSnapshot(ctx, s.Src.Path, s.SrcPrint, name)
 	if errors.Is(failed, hv.ErrUnavailable) {
@@ -75,9 +75,9 @@ func (e *Env) noSnapshot(ctx context.Context, s *move.Spec, err error) error {
 	return nil
 }
 
-// writtenSinceSnapshot reports whether src was written since its snapshot. lost: the snapshot is
-// gone, so this is unknown. The operator who removed it has stated that src is unchanged, as by
-// restoring a file's time.
+// writtenSinceSnapshot reports whether src was written since its snapshot. lost means that the
+// snapshot is gone, so this is unknown: the operator who removed the snapshot has stated that src
+// is unchanged, as by restoring a file's time.
 func (e *Env) writtenSinceSnapshot(ctx context.Context, s *move.Spec, was *move.SrcSnapshot) (written, lost bool, err error) {
 	if was == nil {
 		return false, false, nil
@@ -93,8 +93,8 @@ func (e *Env) writtenSinceSnapshot(ctx context.Context, s *move.Spec, was *move.
 	return now.Written, false, nil
 }
 
-// EndsSnapshot returns a step after which no step checks the seal: it first removes the snapshot
-// of src, and reports the remark.
+// EndsSnapshot wraps the last step before which the seal is checked. The step first removes the
+// snapshot of src by end, and reports end's remark.
 func (e *Env) EndsSnapshot(st op.Step, end func(context.Context, *move.Spec) (remark string, err error)) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -120,7 +120,8 @@ func (e *Env) StepDropSnapshot() op.Step {
 	return e.EndsSnapshot(nothing, e.DropSnapshot)
 }
 
-// DropSnapshot removes the journal's snapshot of src, and returns a remark if it remains.
+// DropSnapshot removes the journal's snapshot of src, and returns a remark if the snapshot
+// remains.
 func (e *Env) DropSnapshot(ctx context.Context, s *move.Spec) (left string, err error) {
 	p, err := e.snapshotFacts(ctx, s)
 	if err != nil || !p.SnapshotBegun {
@@ -136,8 +137,8 @@ func (e *Env) snapshotFacts(ctx context.Context, s *move.Spec) (move.Facts, erro
 	return e.history.Facts(ctx, s, "")
 }
 
-// ReleaseSnapshot is DropSnapshot after the volume has left src. The volume may lack writes to src
-// between the last look and the switch.
+// ReleaseSnapshot is DropSnapshot after the volume has left src. It adds a remark if src was
+// written between the last look and the switch, since the volume may lack that.
 func (e *Env) ReleaseSnapshot(ctx context.Context, s *move.Spec) (remark string, err error) {
 	p, err := e.snapshotFacts(ctx, s)
 	if err != nil || !p.SnapshotBegun {
@@ -164,8 +165,8 @@ func (e *Env) DropSnapshotToFold(ctx context.Context, s *move.Spec) error {
 	return err
 }
 
-// RemoveSnapshot removes the snapshot of src. was is nil if the journal lacks its id. It does not
-// wait for a cluster that does not answer: the move may leave src because of that.
+// RemoveSnapshot removes the snapshot of src. was is nil if the journal lacks the snapshot's id.
+// It does not wait for a cluster that does not answer, which may be the reason for the move.
 func (e *Env) RemoveSnapshot(ctx context.Context, s *move.Spec, was *move.SrcSnapshot) (left string, err error) {
 	name := rbd.SnapshotName(s.MigrationID)
 	found, err := e.images.Snapshot(ctx, s.Src.Path, name, false)

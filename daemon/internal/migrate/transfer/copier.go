@@ -29,7 +29,7 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// CopyEngine is the Copier of package copy. Its cursors are files in one directory.
+// CopyEngine is the move.Copier of package copy. Its cursors are files in one directory.
 type CopyEngine struct {
 	cursors string
 	thin    ThinBlockBytes
@@ -47,11 +47,11 @@ type CopyEngine struct {
 	offloaded int64
 }
 
-// ThinBlockBytes returns the block size of a thin volume with discarded blocks that read as zeros,
-// 0 for other devices.
+// ThinBlockBytes returns the block size of a thin volume with discarded blocks that read as zeros.
+// It returns 0 for other devices.
 type ThinBlockBytes func(ctx context.Context, device *os.File) (int64, error)
 
-// NewCopier returns a copier with its cursors in dir, and access to images that are no file or
+// NewCopier returns a copier with its cursors in dir. access opens images that are no file or
 // device.
 func NewCopier(dir string, thin ThinBlockBytes, access network.Access, log *slog.Logger) *CopyEngine {
 	return &CopyEngine{cursors: dir, thin: thin, network: access, log: log}
@@ -104,7 +104,7 @@ func (c *CopyEngine) Copy(ctx context.Context, req move.CopyRequest) (move.CopyR
 		c.countOffloaded(res.BytesTotal)
 	}
 	if mismatch := (*copy.MismatchError)(nil); errors.As(err, &mismatch) {
-		// The cursor has a chunk as copied that differs.
+		// The cursor counts a chunk as copied that differs.
 		err = errors.Join(err, atomicfile.Remove(c.cursorPath(req.Key)))
 	}
 	if err != nil {
@@ -131,7 +131,8 @@ func (c *CopyEngine) openCursor(spec *copy.Spec, key string) (closeCursor func()
 	}
 }
 
-// pace makes a copy yield to the guest with these counters, until ctx ends, by one of the helpers.
+// pace makes a copy yield to the guest with these statistics. It runs until ctx ends, as one of
+// the helpers.
 func (*CopyEngine) pace(ctx context.Context, spec *copy.Spec, helpers *sync.WaitGroup, stats func(context.Context) (*hv.DiskStats, error), pace string) *copy.GuestPacer {
 	pacer := copy.NewGuestPacer(GuestLatency(ctx, stats), KeepShare(pace))
 	helpers.Go(func() { pacer.Run(ctx) })
@@ -145,7 +146,7 @@ func GuestLatency(ctx context.Context, stats func(context.Context) (*hv.DiskStat
 	return func() (copy.GuestLatency, bool) {
 		st, err := stats(ctx)
 		if err != nil {
-			return copy.GuestLatency{}, false // no guest, or libvirt is unavailable: the copy does not yield
+			return copy.GuestLatency{}, false // without statistics of a guest the copy does not yield
 		}
 		return copy.GuestLatency{
 			Reads:   copy.Latency{Requests: st.ReadRequests, Total: st.ReadTime},
@@ -162,11 +163,11 @@ func (c *CopyEngine) count(paced time.Duration, moved int64) {
 	c.moved += moved
 }
 
-// CountPaced adds up how long block jobs yielded to their guests.
+// CountPaced adds how long a block job has yielded to its guest.
 func (c *CopyEngine) CountPaced(paced time.Duration) { c.count(paced, 0) }
 
-// Totals returns, since the daemon's start, how long copies yielded to guests, and how many bytes
-// were copied, and by storage itself.
+// Totals returns, since the daemon's start, how long copies have yielded to guests, how many bytes
+// were copied, and how many of these the storage has copied by itself.
 func (c *CopyEngine) Totals() (paced time.Duration, copiedBytes, offloadedBytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,7 +248,7 @@ func (c *CopyEngine) Compare(ctx context.Context, src, dst []hv.Image, sizeBytes
 	return copyError(ctx, copy.Compare(ctx, spec))
 }
 
-// decrypt makes a comparison of an encrypted overlay read the guest's view. Two containers are
+// decrypt makes the comparison read an encrypted overlay as the guest sees it. Two containers are
 // compared as they are, with their headers.
 func (c *CopyEngine) decrypt(ctx context.Context, spec *copy.Spec, src []hv.Image) (err error) {
 	if src[0].LUKSSecret == "" || src[0].Format == string(api.FormatRaw) {
@@ -266,7 +267,6 @@ func (c *CopyEngine) decrypt(ctx context.Context, spec *copy.Spec, src []hv.Imag
 	return nil
 }
 
-// updatePath returns the file with the changes to a copy's options, in JSON.
 func (c *CopyEngine) updatePath(key string) string { return c.cursorPath(key) + ".update" }
 
 // SetUpdate implements CopyUpdates.
@@ -363,8 +363,8 @@ func copyError(ctx context.Context, err error) error {
 	return api.Errorf(api.CodeInternal, "%v; the copy goes on where it stopped when it is run again", err)
 }
 
-// IsIOError reports whether storage failed: with an error into which Linux converts the answers of
-// devices and file servers (blk_errors in block/blk-core.c, nfs_stat_to_errno).
+// IsIOError reports whether err is one into which Linux converts errors of devices and file
+// servers (blk_errors in block/blk-core.c, nfs_stat_to_errno).
 func IsIOError(err error) bool {
 	return slices.ContainsFunc([]error{
 		syscall.EIO, syscall.EREMOTEIO, syscall.ENOLINK, syscall.ENODATA, syscall.EILSEQ, syscall.ETIMEDOUT, syscall.ESTALE,

@@ -19,8 +19,8 @@ import (
 // offloadTimeout exceeds a storage's time for one range.
 const offloadTimeout = 3 * time.Minute
 
-// offload describes how the storage of src and dst copies by itself, nil if it does not. It calls
-// refused with the reason if the storage has not copied.
+// offload describes how the storage of src and dst copies by itself. It returns nil if the storage
+// cannot. If the storage refuses to copy, refused is called with the reason.
 func (e *Env) offload(ctx context.Context, s *move.Spec, refused func(pool string, err error)) *copy.Offload {
 	if len(s.SrcChain()) != 1 || !plainDevice(s.SrcImage()) || !plainDevice(s.DstImage()) {
 		return nil
@@ -76,12 +76,12 @@ func (*Env) refusedCopy(err error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "%v; run the copy again, it goes on where it stopped", err)
 }
 
-// plainDevice reports whether the guest sees the bytes of a block device, and all of them.
+// plainDevice reports whether the guest sees exactly the bytes of a block device.
 func plainDevice(i hv.Image) bool {
 	return i.Type == hv.SourceBlock && i.Format == string(api.FormatRaw) && i.SliceBytes == 0
 }
 
-// dstIsAnswered refuses a dst while a storage may be copying there: it would overwrite the guest's
+// dstIsAnswered refuses a dst while a storage may be copying there: it could overwrite the guest's
 // next writes with data of src.
 func (e *Env) dstIsAnswered(_ context.Context, s *move.Spec) error {
 	open, err := e.copier.Unanswered(s.CopyKey())

@@ -82,9 +82,9 @@ const CopyStep = "copy"
 
 const copiedDetail = "copied_bytes"
 
-// withCopied adds to a copy's error its progress, where the next copy continues.
+// withCopied adds the progress of a failed copy to its error: the next copy continues there.
 func (e *Env) withCopied(s *move.Spec, err error) error {
-	failed, plain := err.(*api.Error) //nolint:errorlint // errors that are typed for the runner are not changed
+	failed, plain := err.(*api.Error) //nolint:errorlint // keep errors that are typed for the runner
 	p, known := e.progress.Get(s.MigrationID)
 	if !plain || !known || failed.Code == api.CodeCopyMismatch { // then the copy begins again
 		return err
@@ -118,15 +118,15 @@ func DstIsUneven(s *move.Spec) bool {
 	return s.Dst.Format == api.FormatRaw && s.DstKind().Filesystem && s.Dst.WholeBytes()%image.MaxAlignBytes != 0
 }
 
-// copyNote is the state of dst before the first byte was copied, and whether it is about to be
+// copyNote records the state of dst before the first byte is copied, and that dst is about to be
 // written.
 type copyNote struct {
 	DstIsZero bool `json:"dst_is_zero"`
 	move.WritesNote
 }
 
-// dstIsZero reports whether dst reads as zeros outside the copy's writes: the migration made it,
-// and it was empty when the copy began. A new block device may have old data.
+// dstIsZero reports whether dst reads as zeros where the copy does not write: the migration made
+// dst, and dst was empty when the copy began. A new block device may have old data.
 func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *move.Spec) (bool, error) {
 	if s.KeepsBase() || !s.DstOnDevice() && !s.CreatesFile() {
 		return false, nil
@@ -160,8 +160,8 @@ func (e *Env) GuestStats(s *move.Spec) func(context.Context) (*hv.DiskStats, err
 	}
 }
 
-// CheckSizes refuses a dst of another exact size than src: QEMU would refuse it later, and
-// qemu-img would resize it. Of a larger image only the volume counts.
+// CheckSizes refuses a dst if its size differs from src: QEMU would refuse it later, and qemu-img
+// would resize it. Of a larger image only the volume counts.
 func (e *Env) CheckSizes(ctx context.Context, s *move.Spec) error {
 	src, err := e.images.Inspect(ctx, s.Src)
 	if err != nil {
@@ -188,10 +188,9 @@ type VerifiedOutput struct {
 	Touched bool `json:"touched,omitempty"`
 }
 
-// StepVerifyCopy refuses a complete unless dst is known to be a copy of src: the built-in copier
-// has made it, or all bytes are compared now, unless the operator turned that off. A copy is
-// compared once: an interrupted fold leaves part of the overlay in dst, and the next fold writes
-// it again.
+// StepVerifyCopy refuses a complete unless dst is a copy of src: the built-in copier has made it,
+// or all bytes are compared now. The operator may turn the comparison off. A copy is compared
+// once: an interrupted fold leaves part of the overlay in dst, and the next fold writes it again.
 func (e *Env) StepVerifyCopy() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		e.progress.Clear(s.MigrationID)
@@ -248,7 +247,7 @@ func (e *Env) CheckNotResized(ctx context.Context, s *move.Spec) error {
 	_, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes())
 	var size *image.SizeError
 	if !errors.As(err, &size) {
-		return nil // other faults are found where the overlay is used
+		return nil // the use of the overlay finds other faults
 	}
 	return api.Errorf(api.CodeSizeMismatch,
 		"cannot complete the migration of volume %s: its disk was resized from %d to %d bytes while it moves, and %s has been made for the old size; cancel it while the instance runs (`%s`), which makes %s as large, and move the volume again",

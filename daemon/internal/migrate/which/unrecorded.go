@@ -20,17 +20,17 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// unrecordedMove is a finished move of this host that a registry, restored from an older backup,
-// does not know, or has open. The registry and the journal, which has all later writes, have the
-// volume at different places.
+// unrecordedMove is a finished move of this host that the registry does not know or has as open,
+// because it was restored from an older backup. The registry and the journal, which has all later
+// changes, have the volume at different places.
 type unrecordedMove struct {
 	h   *history.Migration
 	vol api.Volume
-	// open is the registry's state of the move, or "". recordEnds reports the end.
+	// open is the registry's state of the open move, or "" for an unknown move.
 	open api.MigrationState
 }
 
-// unrecorded returns a volume's last move (lastMove) if it is unrecorded, else nil.
+// unrecorded returns a volume's last move (lastMove) if the registry lacks its end, or nil.
 func (f *Finder) unrecorded(ctx context.Context, vol api.Volume, last *history.Migration) (*unrecordedMove, error) {
 	if last == nil || !contradicts(last, &vol) {
 		return nil, nil
@@ -60,9 +60,9 @@ func contradicts(h *history.Migration, vol *api.Volume) bool {
 	return !found.moving() && !found.overtaken() && !SameImage(h.Chain()[0].Path, vol.Location.Path)
 }
 
-// lastMove returns the newest migration of a volume that can show its place, among the migrations
-// of these ops (oldest first), or nil. A move that the registry leads counts only if this host has
-// copied the whole volume to dst, and not dropped dst.
+// lastMove returns the newest migration of a volume that can show its place, or nil, among the
+// migrations that began with these ops, oldest first. A move that the registry leads counts only
+// if this host has copied the whole volume to dst, and has not dropped dst.
 func (f *Finder) lastMove(ctx context.Context, starts []op.Op, volumeID string) (*history.Migration, error) {
 	for _, start := range slices.Backward(starts) {
 		s, err := history.SpecOf(start)
@@ -95,7 +95,7 @@ func (f *Finder) copiedLed(ctx context.Context, h *history.Migration) (bool, err
 }
 
 // CheckVolumeRecorded refuses calls that depend on a volume's place if registry and journal
-// contradict each other, or without the registry.
+// contradict each other, or the registry is unavailable.
 func (f *Finder) CheckVolumeRecorded(ctx context.Context, vol api.Volume) error {
 	found, err := f.unrecordedOfVolume(ctx, vol)
 	if err != nil || found == nil {
@@ -123,7 +123,8 @@ func (f *Finder) unrecordedIn(ctx context.Context, starts []op.Op, vol api.Volum
 // Contradiction is a volume that journal and registry have at different places.
 type Contradiction struct {
 	Volume api.Volume
-	// Witnesses describes the place at each witness, WayOut the operator's remedy.
+	// Witnesses describes the volume's place by registry, journal and libvirt. WayOut is the
+	// operator's remedy.
 	Witnesses, WayOut string
 }
 
@@ -169,9 +170,9 @@ func (f *Finder) domainOf(ctx context.Context, found *unrecordedMove) (*hv.Domai
 	return nil, nil
 }
 
-// CheckRecorded refuses calls that depend on the places of an instance's volumes if the registry
-// does not know a move of one of them that this host has ended. Without the registry it allows
-// them.
+// CheckRecorded refuses calls that depend on the places of an instance's volumes if this host has
+// ended a move of one of them that the registry does not know. If the registry is unavailable it
+// allows them.
 func (f *Finder) CheckRecorded(ctx context.Context, instanceID string) error {
 	found, err := f.unrecordedOf(ctx, instanceID)
 	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) || api.CodeOf(err) == api.CodeNotFound {
@@ -233,7 +234,7 @@ func (u *unrecordedMove) disk(dom *hv.Domain, of func(*hv.Domain, string) *hv.Di
 	return nil
 }
 
-// witnesses describes the view of each witness.
+// witnesses describes the volume's place by each source of information.
 func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
 	s := &u.h.Spec
 	moved, knows := "has it at", "does not know"
@@ -256,8 +257,8 @@ func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
 	return strings.Join(says, "; ")
 }
 
-// wayOut describes the remedy: the volume is adopted again where its definition has it. A move
-// that is open at the registry needs only a registry that accepts changes.
+// wayOut describes the remedy: adopt the volume again where its definition has it. If the move is
+// open at the registry, the registry only has to accept changes again.
 func (u *unrecordedMove) wayOut(dom *hv.Domain) string {
 	if u.open != "" && !u.open.Final() {
 		return fmt.Sprintf("this host reports the end of that migration once the restore of the registry is accepted and this host has rejoined; `%s` reports it at once, or says why it cannot: start no guest on %s before, and delete neither",
@@ -293,8 +294,8 @@ func (u *unrecordedMove) explain(w *api.Which, dom *hv.Domain) {
 	w.Explanation = text
 }
 
-// HoldsUnrecorded reports whether the registry, which does not know this migration, has its volume
-// at the src that it has left.
+// HoldsUnrecorded reports whether a volume still has the src of this migration at the registry,
+// which does not know the migration.
 func (f *Finder) HoldsUnrecorded(ctx context.Context, h *history.Migration, claims *location.Look) (bool, error) {
 	holder, unknown := claims.Holder(h.Spec.Src.Path, location.Self{})
 	if unknown != nil || holder.Volume == nil || holder.Volume.ID != h.Spec.VolumeID {

@@ -28,7 +28,7 @@ func (f *Finder) Find(ctx context.Context, vol api.Volume) (api.Which, error) {
 		return w, err
 	}
 	found := holder{vol: vol, newest: h}
-	// The registry decides where its moves have ended.
+	// The registry decides where a move that it leads has ended.
 	if h != nil && !h.Spec.LedByRegistry() && !found.overtaken() {
 		w.Journal = h.Chain()
 	}
@@ -120,7 +120,8 @@ func (f *Finder) recognizeCommit(ctx context.Context, w *api.Which, found *holde
 		"The move cannot be completed: take it back (`%s`), and delete the overlay %s after that, which is kept", found.dom.Name, s.Src.Path, shell.Line("volferryctl", "migration", "cancel", s.MigrationID), s.Overlay)
 }
 
-// explainSnapshot adds how to merge another program's images over the disk of an open migration.
+// explainSnapshot adds to the answer how to merge another program's images over the disk of an
+// open migration.
 func (f *Finder) explainSnapshot(ctx context.Context, w *api.Which, found *holder) {
 	h := found.newest
 	if w.Agree || found.dom == nil || !found.moving() || found.atWork() || !overlay.Watched(&h.Spec) || h.Spec.InstanceID != found.dom.ID {
@@ -152,8 +153,8 @@ func (f *Finder) confirmLive(ctx context.Context, w *api.Which, found *holder) e
 	return nil
 }
 
-// confirmAtRest checks that the answer's images exist, without a running guest: registry and
-// journal also agree on a path in an unmounted filesystem. An image that this host cannot check
+// confirmAtRest checks, without a running guest, that the answer's images exist: registry and
+// journal may agree on a path in an unmounted filesystem. An image that this host cannot check
 // does not count as missing.
 func (f *Finder) confirmAtRest(ctx context.Context, w *api.Which, found *holder) {
 	if w.Authoritative == nil || w.Live != nil || found.moving() || found.hold != holdHere && !f.Reaches(ctx, found.vol) {
@@ -165,14 +166,14 @@ func (f *Finder) confirmAtRest(ctx context.Context, w *api.Which, found *holder)
 	}
 }
 
-// Reaches reports whether this host can look at the image of a volume. Without the registry a new
-// daemon does not know its own host, and it is false.
+// Reaches reports whether this host can look at the image of a volume. It returns false if the
+// registry has never told this daemon its own host.
 func (f *Finder) Reaches(ctx context.Context, vol api.Volume) bool {
 	host, err := f.host(ctx)
 	return err == nil && f.CheckReach(ctx, vol, host) == nil
 }
 
-// AbsentHint returns a question with the likeliest reason for a missing image.
+// AbsentHint returns the likeliest reason for a missing image, as a question.
 func AbsentHint(path string) string {
 	if strings.HasPrefix(path, "/dev/") {
 		return "is its device there? `" + shell.Line("lvchange", "-ay", "-K", "--", path) + "` activates a logical volume"
@@ -191,8 +192,8 @@ func (f *Finder) AbsentOf(ctx context.Context, chain []api.Location) string {
 }
 
 // findHolder sets the volume's chains in an instance of this host, if any, and the attachment that
-// decides. Only the registry knows a reserved attachment, and the instance may lack a volume while
-// it is attached or detached.
+// decides. A reserved attachment is known only to the registry. While a volume is attached or
+// detached the instance may lack it.
 func (f *Finder) findHolder(ctx context.Context, found *holder, w *api.Which) error {
 	vol := &found.vol
 	for i := range vol.Attachments {
@@ -224,8 +225,8 @@ func (f *Finder) findHolder(ctx context.Context, found *holder, w *api.Which) er
 	return nil
 }
 
-// holdingOf returns where the registry has an attachment's instance if its domain lacks the disk.
-// A domain on this host counts as here.
+// holdingOf returns where an attachment's instance is, by the registry if its domain is not on
+// this host.
 func (f *Finder) holdingOf(ctx context.Context, att *api.Attachment, dom *hv.Domain) (holding, error) {
 	switch {
 	case dom != nil:
@@ -243,8 +244,8 @@ func (f *Finder) holdingOf(ctx context.Context, att *api.Attachment, dom *hv.Dom
 	return holdElsewhere, nil
 }
 
-// locations returns a disk's chain, with the base images from the volume's header if the
-// definition omits them.
+// locations returns a disk's chain. If the definition omits the base images it takes them from the
+// volume's header.
 func locations(d *hv.Disk, of api.Location) []api.Location {
 	if d == nil {
 		return nil

@@ -17,7 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// holding is where the disk of a volume is by its attachments; the greatest holding counts.
+// holding is the place of a volume's disk by its attachments. Of several places the greatest
+// counts.
 type holding int
 
 const (
@@ -140,8 +141,8 @@ func onJournal(w *api.Which) bool {
 	return n >= 0 && sameChain(w.Live[n:], w.Journal)
 }
 
-// leadsTo reports whether the volume's records lead to the guest's chain: it is or contains the
-// recorded chain, or a running migration is changing it.
+// leadsTo reports whether the volume's records explain the guest's chain: the chain is or contains
+// the recorded chain, or an op is changing it.
 func (f *holder) leadsTo(w *api.Which) bool {
 	if onJournal(w) {
 		return true
@@ -149,7 +150,7 @@ func (f *holder) leadsTo(w *api.Which) bool {
 	return f.atWork() && move.PositionOf(&f.newest.Spec, f.dom.LiveDisk(f.of.Device)) != move.Foreign
 }
 
-// atWork reports whether an op of the newest migration runs, which may change the chain.
+// atWork reports whether the newest migration has a running op that may change the chain.
 func (f *holder) atWork() bool {
 	if f.newest == nil {
 		return false
@@ -184,7 +185,7 @@ func sameChain(a, b []api.Location) bool {
 	return slices.EqualFunc(a, b, func(x, y api.Location) bool { return SameImage(x.Path, y.Path) })
 }
 
-// SameImage reports whether two paths are known to lead to one image.
+// SameImage reports whether two paths are known to name one image.
 func SameImage(a, b string) bool {
 	if filepath.Clean(a) == filepath.Clean(b) {
 		return true // no filesystem needs to be asked
