@@ -17,9 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// refuseDirectoryOfOthers refuses root in a directory of another user: SQLite makes files in the
-// directory of the database, and that user could make it open and change any file. file is the file
-// that the command makes, "" for none.
+// refuseDirectoryOfOthers refuses to run as root if another user owns the database's directory:
+// SQLite makes files there, and the owner could make root open and change any file. file is the
+// file that the command makes, "" for none.
 func (in *invocation) refuseDirectoryOfOthers(file string) (err error) {
 	if os.Geteuid() != 0 {
 		return nil
@@ -54,8 +54,8 @@ func (in *invocation) refuseDirectoryOfOthers(file string) (err error) {
 // databaseOwner is the user and group that must run a command.
 type databaseOwner struct{ uid, gid int }
 
-// groupOf returns the directory's group, which gives the user access to its files, or the user's
-// own group if that is root's.
+// groupOf returns the directory's group, which gives the user access to the files there. If that
+// is root's group, groupOf returns the user's own.
 func groupOf(uid, dirGID int) int {
 	if dirGID != 0 {
 		return dirGID
@@ -73,8 +73,8 @@ func (o databaseOwner) line(args []string) string {
 	return shell.Line(append(as, args...)...)
 }
 
-// mayMakeIn reports whether the user may make a file in dir, by the modes of dir and its parents.
-// For a path with a symbolic link these are the parents of the link and the parents of its target.
+// mayMakeIn reports whether the user may make a file in dir, by the modes of dir and of its
+// parents. If dir is reached by a symbolic link, the parents of the link and of its target count.
 func (o databaseOwner) mayMakeIn(dir string) bool {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -109,7 +109,7 @@ func initCA(_ context.Context, in *invocation) error {
 		}
 		names = []string{name}
 	}
-	// Find errors in the names before the authority is made.
+	// Refuse wrong names before the authority is made.
 	if err := mtls.CheckServerNames(names); err != nil {
 		return err
 	}

@@ -18,13 +18,14 @@ import (
 type command struct {
 	name string
 	args string // as in the help
-	// summary is its line in the program's help, help the rest of its own help.
+	// summary is the command's line in the program's help; help is the rest of the command's own
+	// help.
 	summary, help string
 	// min and max bound the number of arguments; max -1 is no bound.
 	min, max int
 	// place is the name of the flag for the file or directory that the command works on.
 	place string
-	// flags defines its flags in addition to place and config.
+	// flags defines the command's flags other than place and config.
 	flags func(*flag.FlagSet, *options)
 	run   func(context.Context, *invocation) error
 }

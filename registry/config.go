@@ -57,7 +57,7 @@ func defaultConfig() *config {
 		MetricsListen: "127.0.0.1:9644",
 		LogLevel:      "info",
 
-		// Hosts that all reconnect after a restart of the registry wait briefly for each other. A
+		// After a restart of the registry all hosts reconnect at once, and some wait briefly. A
 		// machine with several programs stays far below these limits.
 		MaxHandshakes:           1024,
 		MaxHandshakesPerAddress: 64,

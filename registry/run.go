@@ -34,7 +34,7 @@ const housekeepEvery = 30 * time.Second
 // gatherFor is how long a commit waits for further changes: about the duration of a commit.
 const gatherFor = time.Millisecond
 
-// serve builds the registry and runs it until it is told to stop. It has the whole wiring.
+// serve builds all parts of the registry and runs them until ctx ends.
 func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	if err := cfg.check(); err != nil {
 		return err
@@ -181,7 +181,8 @@ func (h *housekeeper) Run(ctx context.Context) error {
 	}
 }
 
-// keep only logs an error: the next round tries again, and no decision depends on the lost state.
+// keep does one round. It only logs an error: the next round tries again, and no decision depends
+// on the lost state.
 func (h *housekeeper) keep(ctx context.Context) {
 	if err := h.store.Housekeep(ctx); err != nil {
 		h.log.Warn("housekeeping was not done", "err", err)

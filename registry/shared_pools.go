@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// sharedPools has the site's shared pools, with the names or ids of their hosts; nil hosts allow
+// sharedPools maps each of the site's shared pools to the names or ids of its hosts. nil allows
 // all hosts that report the pool as shared.
 type sharedPools map[string][]string
 
@@ -53,8 +53,7 @@ func texts(what string, list []any) ([]string, error) {
 	return out, nil
 }
 
-// parse reads entries "pool" and "pool=host+host". An empty list is a setting too: no pool is
-// shared.
+// parse reads entries "pool" and "pool=host+host". An empty list means that no pool is shared.
 func (p *sharedPools) parse(entries []string) error {
 	*p = sharedPools{}
 	for _, entry := range entries {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atomicfile replaces and removes small files. After a power cut, a file has either its
-// old or its new content.
+// Package atomicfile replaces and removes small files. After a power cut a file has either its old
+// or its new content.
 package atomicfile
 
 import (
@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Write replaces the file at path by one with this data and exactly this mode, regardless of the
-// umask. When it returns nil, content and name are on stable storage. After an error the file is
-// unchanged, or new if only the final fsync of the directory failed. On a full disk Write uses the
-// directory's Reserve, if any.
+// Write replaces the file at path by a file with this data and exactly this mode, regardless of
+// the umask. When it returns nil, content and name are on stable storage. After an error the file
+// is unchanged, or new if only the final sync of the directory failed. On a full disk Write uses
+// the directory's Reserve, if any.
 func Write(path string, data []byte, mode os.FileMode) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -26,8 +26,8 @@ func Write(path string, data []byte, mode os.FileMode) error {
 	return errors.Join(d.Write(filepath.Base(path), data, mode), d.Close())
 }
 
-// Sweep removes the temporary files that interrupted calls of Write left in dir. No other process
-// may write files in dir at the same time.
+// Sweep removes the temporary files that interrupted calls of Write left in dir. Meanwhile no
+// other process may write files in dir.
 func Sweep(dir string) error { return sweep(dir, time.Time{}) }
 
 // SweepOld is Sweep for a directory that other processes may write to: it keeps files younger than

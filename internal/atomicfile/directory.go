@@ -92,8 +92,8 @@ func split(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 }
 
-// enter opens a directory in another one, or returns the target of a symbolic link that may be
-// followed.
+// enter opens the directory called name in the directory in, after mkdir if that is not nil. For a
+// symbolic link that may be followed, it returns the target.
 func enter(in int, name string, mkdir func(in int, name string) error) (fd int, target string, err error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err = unix.Openat(in, name, flags, 0)
@@ -175,7 +175,7 @@ func (d *Directory) Exists(name string) (bool, error) {
 	return true, nil
 }
 
-// Read returns the content of a regular file of at most that many bytes, and its owner. If other
+// Read returns the content of a regular file, of at most that many bytes, and its owner. If other
 // users can make files in the directory, Read refuses a file with several names: it could be their
 // hard link to a file that they may not read. The kernel refuses such links only with
 // fs.protected_hardlinks.
@@ -212,8 +212,8 @@ func (d *Directory) Read(name string, most int64) (data []byte, owner int, err e
 	return data, int(st.Uid), nil
 }
 
-// checkHardLink refuses a file with several names in a directory that other users than root and
-// the caller can write to.
+// checkHardLink refuses a file with several names, if users other than root and the caller can
+// write to the directory.
 func (d *Directory) checkHardLink(path string, names uint64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(d.file.Fd()), &st); err != nil {

@@ -13,11 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// releaseBytes are released at a time. On a full disk any process may take the released space.
+// releaseBytes is how much space is released at a time. On a full disk any process may take the
+// released space.
 const releaseBytes = 1 << 20
 
-// Reserve is a file that keeps space for small files in its directory and below. A guest that has
-// filled the disk with its overlay can only be helped by operations that write a few records.
+// Reserve is a file that keeps space free for small files in its directory and below. If a guest
+// has filled the disk with its overlay, only operations can help the guest, and these must write a
+// few records.
 type Reserve struct {
 	path  string
 	bytes int64
@@ -50,8 +52,8 @@ func (r *Reserve) Close() {
 	}
 }
 
-// Fill allocates the missing part of the reserve if afterwards at least the reserve's full size is
-// free. It returns the present size of the reserve in bytes.
+// Fill allocates the missing part of the reserve, if at least the reserve's full size is free
+// afterwards. It returns the present size of the reserve in bytes.
 func (r *Reserve) Fill() (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +88,7 @@ func (r *Reserve) release() bool {
 }
 
 // UseReserve calls write, which writes to path. While isFull reports that the disk is full, and a
-// Reserve for path can release space, it releases some and calls write again.
+// Reserve for path can release space, UseReserve releases some and calls write again.
 func UseReserve(path string, isFull func(error) bool, write func() error) error {
 	for {
 		if err := write(); err == nil || !isFull(err) || !makeRoom(path) {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// File is a file, a directory or a volume of a pool in a definition.
+// File is an entry of a definition: a file, a directory or a volume of a pool.
 type File struct {
 	// What is the element (nvram) or the disk (cdrom sda).
 	What string
@@ -21,7 +21,7 @@ type File struct {
 	Pool string
 }
 
-// Named returns each absolute path in the definition of a domain, and each volume of a pool, once.
+// Named returns each absolute path and each volume of a pool in the definition of a domain, once.
 // It does not select elements, so it also finds paths in elements of later versions of libvirt. It
 // omits texts for people, metadata of other programs, and paths inside a word of the emulator's
 // command line; words end at commas and equals signs.
@@ -50,14 +50,15 @@ func Named(definition string) ([]File, error) {
 	}
 }
 
-// unread are elements of a domain without files of the guest.
+// unread has the elements of a domain that name no files of the guest.
 var unread = []string{"name", "title", "description", "metadata", "emulator"}
 
 type walk struct {
 	decoder *xml.Decoder
 	within  []string
 	found   []File
-	// disk is the current disk: the index of its first file in found, its kind, and its target.
+	// disk describes the current disk: the index of its first file in found, its kind, and its
+	// target.
 	disk struct {
 		begins       int
 		kind, target string

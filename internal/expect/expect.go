@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expect has checks of errors for the tests of every package.
+// Package expect has the checks of errors for the tests of all packages.
 package expect
 
 import (
@@ -20,7 +20,7 @@ func OK(t testing.TB, err error) {
 	}
 }
 
-// Value returns the value of a call that has to succeed: Value(f())(t).
+// Value ends the test if err is not nil, and else returns v: Value(f())(t).
 func Value[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -36,7 +36,7 @@ func Refusal(body []byte) *api.Error {
 	return e.Error
 }
 
-// Code ends the test unless err has this code, "" for nil, and contains each of these texts.
+// Code ends the test unless err has the code want ("" for nil) and contains each text of says.
 func Code(t testing.TB, err error, want api.Code, says ...string) {
 	t.Helper()
 	if got := api.CodeOf(err); got != want {

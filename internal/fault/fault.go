@@ -28,7 +28,7 @@ import (
 const (
 	// EnvPoints holds NAME=kill or NAME=kill@N, separated by commas.
 	EnvPoints = "VOLFERRY_FAULT"
-	// EnvLog holds the path of the file of names.
+	// EnvLog holds the path of the file for the names of points.
 	EnvLog = "VOLFERRY_FAULT_LOG"
 )
 
@@ -49,9 +49,9 @@ func Point(name string) {
 	}
 }
 
-// arm returns the points of the variables VOLFERRY_FAULT (spec) and VOLFERRY_FAULT_LOG (log), or
-// nil if both are empty. It prints errors to stderr, since a test with wrong variables must not
-// look like a success.
+// arm returns the points of the variables VOLFERRY_FAULT (spec) and VOLFERRY_FAULT_LOG (log), nil
+// if both are empty. It prints errors to stderr, because a test with wrong variables must not look
+// like a success.
 func arm(spec, log string) *points {
 	if spec == "" && log == "" {
 		return nil
@@ -86,7 +86,8 @@ func parse(spec string) (map[string]int, error) {
 	return killAt, nil
 }
 
-// pass holds the lock to the end: while the process dies, no other goroutine passes a point.
+// pass counts a pass of a point, and kills the process if required. It holds the lock to the end:
+// while the process dies, no other goroutine passes a point.
 func (p *points) pass(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

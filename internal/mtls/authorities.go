@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// authorities are the accepted authorities. When the file changes there is a new value, with an
-// empty cache.
+// authorities has the accepted authorities. When their file changes, a new value with an empty
+// cache replaces it.
 type authorities struct {
 	pool     *x509.CertPool
 	verified *verified
@@ -21,7 +21,7 @@ type authorities struct {
 // valid certificate can add to it.
 type verified struct {
 	mu sync.RWMutex
-	// byDER has the certificates in DER, which is cheaper to look up than a hash of them.
+	// byDER has the identities by certificate in DER, which is cheaper to look up than its hash.
 	byDER map[string]Identity
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// Handler adds the identity of the sender of each TLS request to the request's context, for
-// IdentityOf and Authorizer.
+// Handler adds to each TLS request's context the identity of the sender, for IdentityOf and
+// Authorizer.
 func (g *Gate) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil {
@@ -32,7 +32,7 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 }
 
 // Authorizer authorizes callers over TLS by their certificates: operators by their role, hosts by
-// the HostAccess of the route. Requests through a Unix socket are authorized by socket.
+// the HostAccess of the route. socket authorizes requests through a Unix socket.
 func Authorizer(socket httpjson.Authorizer) httpjson.Authorizer {
 	return func(r *http.Request, route httpjson.Route) error {
 		id, ok := IdentityOf(r.Context())

@@ -112,7 +112,7 @@ func LoadCA(dir, keyDir string) (*CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	// While an authority is being replaced, the file has the old one too.
+	// While an authority is being replaced, the file contains the old one too.
 	for _, cert := range certs {
 		if key.PublicKey.Equal(cert.PublicKey) {
 			return &CA{cert: cert, key: key, Now: time.Now}, nil
@@ -155,7 +155,7 @@ func (ca *CA) IssueServer(names []string, valid time.Duration) (Pair, error) {
 		return Pair{}, err
 	}
 	template := &x509.Certificate{
-		// Only the alternative names are checked against a server's name.
+		// Clients compare a server's name only with the alternative names.
 		Subject:     pkix.Name{CommonName: "volferry-registry"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -169,7 +169,7 @@ func (ca *CA) IssueServer(names []string, valid time.Duration) (Pair, error) {
 	return ca.issue(template, valid)
 }
 
-// CheckServerNames refuses names that are not valid in a server certificate.
+// CheckServerNames refuses names that a server certificate must not have.
 func CheckServerNames(names []string) error {
 	if len(names) == 0 {
 		return errors.New("a server certificate needs the names or addresses under which hosts reach the registry")

@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// CheckChain checks that the certificate is for a client, is signed by an authority of caFile, and
-// matches the key of keyFile. It does not check the lifetimes: LifetimeOf does.
+// CheckChain checks that the certificate in certFile is for a client, is signed by an authority in
+// caFile, and belongs to the key in keyFile. It does not check lifetimes (LifetimeOf).
 func CheckChain(caFile, certFile, keyFile string) error {
 	authorities, err := readCertificates(caFile)
 	if err != nil {

@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// Credentials are the certificate of a client, and the authority that must have signed the
-// registry's certificate. They follow changes of the files, and are safe for concurrent use.
+// Credentials are a client's certificate and the authority that must have signed the registry's
+// certificate. Changed files are loaded again. Credentials are safe for concurrent use.
 type Credentials struct {
 	certFile string
 	pair     *watched[tls.Certificate]
 	roots    *watched[authorities]
 }
 
-// NewCredentials reads the files, which must be valid. Later, the last valid ones stay in use.
+// NewCredentials reads the files, which must be valid. Later the last valid content of each stays
+// in use.
 func NewCredentials(caFile, certFile, keyFile string, log *slog.Logger) (*Credentials, error) {
 	c := &Credentials{certFile: certFile}
 	var errs [2]error
@@ -38,15 +39,15 @@ func (c *Credentials) Config(serverName string) *tls.Config {
 		ServerName: serverName,
 		RootCAs:    c.roots.get().pool,
 		NextProtos: []string{"http/1.1"},
-		// Regardless of the authorities that the server accepts: its refusal of a certificate has
-		// more information than its refusal of a missing one.
+		// Send the certificate whichever authorities the server accepts: a refusal of a
+		// certificate has more information than the refusal of a missing one.
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return c.pair.get(), nil
 		},
 	}
 }
 
-// Version returns a value that changes when the files change, for comparison with ==.
+// Version returns a value that changes when the files change. Compare it with ==.
 func (c *Credentials) Version() any {
 	return [2]any{c.pair.get(), c.roots.get()}
 }
@@ -63,7 +64,7 @@ func (c *Credentials) Identity() (Identity, error) {
 // Trouble returns why the current files are not in use, or nil.
 func (c *Credentials) Trouble() error { return errors.Join(c.pair.trouble(), c.roots.trouble()) }
 
-// String returns the certificate's file and its end, for messages.
+// String returns, for messages, the certificate's file and when the certificate ends.
 func (c *Credentials) String() string {
 	text := fmt.Sprintf("the certificate %s is good until %s", c.certFile, c.pair.get().Leaf.NotAfter.UTC().Format(time.RFC3339))
 	if err := c.Trouble(); err != nil {

@@ -31,8 +31,8 @@ func createDenyList(d *atomicfile.Directory) error {
 	return d.Write(DenyListFile, []byte(denyListHead), 0o644)
 }
 
-// readDenyList reads the file at path. A missing file is an error, since otherwise its loss would
-// admit denied callers.
+// readDenyList reads the file at path. A missing file is an error, because its loss must not admit
+// denied callers.
 func readDenyList(path string) (denyList, error) {
 	data, err := os.ReadFile(path)
 	return denyListOf(path, data, err)
@@ -78,8 +78,8 @@ func ParseSPKI(text string) (string, error) {
 	return strings.ToLower(text), nil
 }
 
-// Deny adds a public key to the deny-list in dir, with a comment that names the holder, unless it
-// is there already. It does not change a list that cannot be read.
+// Deny adds a public key to the deny-list in dir, unless the list has it. comment names the
+// holder. Deny does not change a list that cannot be read.
 func Deny(dir, spki, comment string) (added bool, err error) {
 	err = underLock(dir, func(d *atomicfile.Directory) error {
 		data, _, err := d.Read(DenyListFile, maxListBytes)

@@ -60,7 +60,7 @@ func (p Pair) Identity() (Identity, error) {
 
 // Write writes the pair to dir as name.crt and name.key, and its authority as ca.crt. It replaces
 // no certificate or key, and an existing ca.crt must contain the authority. Other users may own
-// dir: Write follows no link in it, and gives a server's key to the owner, who has to read it.
+// dir: Write follows no link in dir, and gives a server's key to dir's owner, who must read it.
 func (p Pair) Write(dir, name string) error {
 	return p.write(dir, name, func(d *atomicfile.Directory) error { return refuseExisting(d, name+".crt", name+".key") })
 }

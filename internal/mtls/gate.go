@@ -14,10 +14,10 @@ import (
 
 const renewBefore = 5 * Day
 
-// Gate authenticates TLS connections with the files of a TLS directory. It checks them for changes
-// at every handshake and every request, so that issued, replaced or denied certificates take
-// effect at once. A file that cannot be read is logged once, and its last valid content stays in
-// use. A Gate is safe for concurrent use.
+// Gate authenticates TLS connections with the files of a TLS directory. It checks the files for
+// changes at every handshake and request, so that issued, replaced or denied certificates take
+// effect at once. An unreadable file is logged once, and its last valid content stays in use. A
+// Gate is safe for concurrent use.
 type Gate struct {
 	Now func() time.Time
 
@@ -44,8 +44,8 @@ func NewGate(dir string, log *slog.Logger) (*Gate, error) {
 	return g, nil
 }
 
-// Trouble returns why current files are not in use, or that the server certificate ends soon, or
-// nil.
+// Trouble returns an error if current files are not in use or the server certificate ends soon,
+// else nil.
 func (g *Gate) Trouble() error {
 	return errors.Join(g.server.trouble(), g.roots.trouble(), g.denied.trouble(), g.ending())
 }

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// sweepEvery limits how long a request continues after its caller has lost access.
+	// sweepEvery bounds how long a request continues after its caller has lost access.
 	sweepEvery  = time.Second
 	remindEvery = 12 * time.Hour
 )
 
-// Run ends requests of callers without access, and warns before the end of the server certificate,
-// until ctx ends. With Ready and String, the gate is a task of the daemon.
+// Run ends requests of callers that have lost access, and warns before the server certificate
+// ends. It returns when ctx ends. With Run, Ready and String a Gate is a service.Task.
 func (g *Gate) Run(ctx context.Context) error {
 	tick, remind := time.NewTicker(sweepEvery), time.NewTicker(remindEvery)
 	defer tick.Stop()

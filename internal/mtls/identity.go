@@ -29,11 +29,11 @@ const (
 	KindOperator Kind = "operator"
 )
 
-// trustDomain is the authority of every identity's URI.
+// trustDomain is the domain in the URI of every identity.
 const trustDomain = "volferry"
 
-// nameRule is the rule for all names that users give. 64 characters are the limit of an X.509
-// common name.
+// nameRule is the rule for all names that users choose. An X.509 common name has at most 64
+// characters.
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // Identity identifies the holder of a certificate.
@@ -113,7 +113,7 @@ func parseURI(uri, commonName string) (Identity, error) {
 	return Identity{}, fmt.Errorf("%.120q is neither a host nor an operator", uri)
 }
 
-// ParseRole returns the operators' role with this name.
+// ParseRole returns the operator role with this name.
 func ParseRole(name string) (httpjson.Access, error) {
 	for _, role := range []httpjson.Access{httpjson.Read, httpjson.Operate, httpjson.Fence} {
 		if role.String() == name {

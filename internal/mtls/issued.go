@@ -23,9 +23,9 @@ const issuedHead = `# The certificates of hosts and operators that were issued h
 `
 
 // Record adds an issued certificate to the list in dir, the directory of the authority's key. Call
-// it before the certificate leaves the program: an unrecorded certificate cannot be denied. Record
-// refuses a list that is a link or another user's: otherwise root would copy a file into that
-// user's directory.
+// Record before the certificate leaves the program: an unrecorded certificate cannot be denied.
+// Record refuses a list that is a link or another user's: otherwise root would copy a file into
+// that user's directory.
 func Record(dir string, id Identity) error {
 	return underLock(dir, func(d *atomicfile.Directory) error {
 		data, err := readIssued(d)

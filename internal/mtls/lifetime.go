@@ -37,8 +37,8 @@ func LifetimeOf(name, file string) Lifetime {
 	return l
 }
 
-// Check reports the end of the certificate in days: warn if it should be renewed, fail if it is
-// not valid now. Advice is how to renew it.
+// Check reports in how many days the certificate ends: warn if it should be renewed, fail if it is
+// not valid now. advice says how to renew it.
 func (l Lifetime) Check(now time.Time, advice string) api.Check {
 	c := api.Check{Name: l.Name + " certificate", Status: "fail", Advice: advice}
 	left := l.Until.Sub(now)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// retryLoad is how soon unreadable, unchanged files are read again.
+// retryLoad is how soon files that could not be loaded are read again.
 const retryLoad = time.Second
 
 // watched is a value loaded from files. Each use loads changed files again.
@@ -33,7 +33,7 @@ type watched[T any] struct {
 	triedAt time.Time
 }
 
-// fileState identifies the content of a file. A replaced file has another inode, a written one
+// fileState identifies the content of a file. A replaced file has another inode, a changed file
 // another change time.
 type fileState struct {
 	errno        error

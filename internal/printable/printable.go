@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package printable cleans texts of other programs before a person sees them.
+// Package printable makes texts of other programs safe to show to a person.
 package printable
 
 import (
@@ -23,7 +23,7 @@ func Text(text string) string {
 	}, text)
 }
 
-// JSON makes all texts and field names of a JSON document Printable.
+// JSON applies Text to all texts and field names of a JSON document.
 func JSON(document json.RawMessage) (json.RawMessage, error) {
 	if len(document) == 0 {
 		return document, nil
@@ -45,14 +45,14 @@ func JSON(document json.RawMessage) (json.RawMessage, error) {
 	return clean, nil
 }
 
-// Details makes all texts and keys of decoded JSON Printable.
+// Details applies Text to all texts and keys of decoded JSON.
 func Details(details map[string]any) map[string]any {
 	value, _ := printableValue(details)
 	clean, _ := value.(map[string]any) // printableValue returns a map for a map
 	return clean
 }
 
-// printableValue copies a value that it changes.
+// printableValue applies Text to a value. It copies a value that it changes.
 func printableValue(value any) (_ any, changed bool) {
 	switch v := value.(type) {
 	case string:

@@ -102,7 +102,8 @@ func RequiredBy(h http.Header) []string {
 	return strings.Split(strings.ReplaceAll(text, " ", ""), ",")
 }
 
-// Check returns an error if a program lacks a needed feature. Program is its name in the message.
+// Check returns an error if the announced program lacks a needed feature. program is the program's
+// name in the message.
 func (a Announcement) Check(program string, needs []string) error {
 	lacking := a.Lacks(needs)
 	if len(lacking) == 0 {

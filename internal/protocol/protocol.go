@@ -14,8 +14,9 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// Number is the protocol of this program. It grows with each version that adds a field to a request
-// or a feature to a program. A sender without an announcement, such as curl, has protocol 1.
+// Number is the protocol of this program. It increases with each version that adds a field to a
+// request or a feature to a program. A sender without an announcement, such as curl, has protocol
+// 1.
 const (
 	Number = 1
 	first  = 1
@@ -60,8 +61,8 @@ func Announce(h http.Header) {
 // AnnounceFor sets the protocol of another program, which made the request.
 func AnnounceFor(h http.Header, number int) { h.Set(protocolHeader, strconv.Itoa(number)) }
 
-// Remove removes the announcement from the header of an answer of another program that is passed
-// on.
+// Remove removes the announcement from the header of another program's answer before the answer is
+// passed on.
 func Remove(h http.Header) {
 	for _, name := range []string{versionHeader, protocolHeader, featuresHeader} {
 		h.Del(name)

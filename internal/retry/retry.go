@@ -8,9 +8,9 @@ import (
 )
 
 // Do calls try until it returns nil, with the delays of b. It returns the error of the last try if
-// again reports that the error is final, or after within has passed; a last try is made at that
-// time. again is not called after the last try. If ctx ends during a try, Do returns the error of
-// that try, else the cause of ctx.
+// again returns false, or after within has passed; a last try is made at that time. again is not
+// called after the last try. If ctx ends during a try, Do returns the error of that try, else the
+// cause of ctx.
 func Do(ctx context.Context, b Backoff, within time.Duration, try func() error, again func(error) bool) error {
 	began := time.Now()
 	for {

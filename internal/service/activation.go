@@ -13,7 +13,7 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 )
 
-// keepAlive detects within half a minute that the peer's machine is gone.
+// keepAlive detects within half a minute that the peer's machine is unreachable.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // activated returns the listeners that systemd passed. The environment can be read only once.
@@ -61,8 +61,8 @@ func OnlyConnection() (*net.UnixConn, error) {
 	return unix, nil
 }
 
-// at returns the listener at an address, or nil. A TCP address without a host means every address
-// of the machine, as in ListenStream=7643.
+// at returns the given listener with this address, or nil. A TCP address without a host means
+// every address of the machine, as in ListenStream=7643.
 func at(given []net.Listener, network, address string) (net.Listener, error) {
 	for _, l := range given {
 		if l == nil || !strings.HasPrefix(l.Addr().Network(), network) {
@@ -87,14 +87,14 @@ func at(given []net.Listener, network, address string) (net.Listener, error) {
 	return nil, nil //nolint:nilnil // nothing was opened there
 }
 
-// keptAlive sets keepAlive on the accepted connections. net.ListenConfig does that for listeners
-// that this program opens.
+// keptAlive sets keepAlive on the accepted connections. For listeners that this program opens,
+// net.ListenConfig does that.
 type keptAlive struct{ net.Listener }
 
 func (l keptAlive) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if c, ok := conn.(*net.TCPConn); ok && err == nil {
-		_ = c.SetKeepAliveConfig(keepAlive) // fails only for a peer that is gone
+		_ = c.SetKeepAliveConfig(keepAlive) // fails only if the peer is gone
 	}
 	return conn, err
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// handshakeTimeout limits a TLS handshake. Clients have the same limit.
+// handshakeTimeout bounds a TLS handshake. Clients have the same bound.
 const handshakeTimeout = 10 * time.Second
 
 // TLS configures a TLS server and bounds its connections.
@@ -33,7 +33,7 @@ type TLS struct {
 
 // Bounds limit the open handshakes and connections of a server.
 type Bounds struct {
-	// Handshakes limits the open handshakes of all peers. Further connections wait.
+	// Handshakes bounds the open handshakes of all peers together. Further connections wait.
 	Handshakes int
 	// Connections above HandshakesPerAddress or ConnectionsPerCaller are closed.
 	HandshakesPerAddress int
@@ -57,7 +57,7 @@ type handshakes struct {
 	callers   *counts[string]
 
 	done   chan accepted
-	ctx    context.Context //nolint:containedctx // it is of the listener's life, which Close ends
+	ctx    context.Context //nolint:containedctx // it lives as long as the listener; Close ends it
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 }
@@ -206,7 +206,7 @@ func newCounts[K comparable](most int) *counts[K] {
 	return &counts[K]{most: most, of: map[K]int{}}
 }
 
-// enter increments a count, and reports whether it was below the limit.
+// enter increments the count of key unless it is at the limit, and reports whether it did.
 func (c *counts[K]) enter(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,8 +23,8 @@ const (
 	stuckAfter = 2 * time.Minute
 )
 
-// Probe checks at intervals whether something works that the program needs. Nothing waits for a
-// try, so a hanging try is noticed.
+// Probe checks periodically whether something that the program needs works. No other work waits
+// for a try, so a hanging try is noticed.
 type Probe struct {
 	Name string
 	// Try may hang, even after its context has ended.
@@ -34,8 +34,8 @@ type Probe struct {
 	Vital bool
 }
 
-// Condition must hold for a program to be ready. It is checked at each request, so Err must answer
-// from memory.
+// Condition must hold so that a program is ready. It is checked at each request, so Err must
+// answer from memory.
 type Condition struct {
 	Name string
 	Err  func() error
@@ -137,7 +137,7 @@ func (p *probe) failure() error {
 	return p.err
 }
 
-// Up reports whether the last try of the named probe succeeded and no try hangs now.
+// Up reports whether the last try of the named probe succeeded, and none hangs now.
 func (h *Health) Up(name string) bool {
 	for _, p := range h.probes {
 		if p.Name == name {
@@ -162,7 +162,7 @@ func (h *Health) alive() (all []finding) {
 	return all
 }
 
-// ready returns the findings that must be good for the program to do its work.
+// ready returns the findings about everything that the program needs to do its work.
 func (h *Health) ready() (all []finding) {
 	all = append(all, finding{"tasks", h.notReady()})
 	for _, p := range h.probes {

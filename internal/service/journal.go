@@ -17,9 +17,9 @@ import (
 // fieldPrefix begins this program's fields in the journal: VOLFERRY_MIGRATION, VOLFERRY_OP.
 const fieldPrefix = "VOLFERRY_"
 
-// journalHandler sends each record to the journal. The message is the line of a text handler, and
-// the attributes are also fields, for searches. The stream gets records that the journal refuses,
-// without fields.
+// journalHandler sends each record to systemd's journal. The message is the line of a text
+// handler. The attributes are also fields, for searches. If the journal refuses a record, its line
+// goes to the stream, without fields.
 type journalHandler struct {
 	text   slog.Handler // writes to line
 	prefix string       // of the open groups

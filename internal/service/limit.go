@@ -37,8 +37,8 @@ func (l *limit) connState(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// full logs at most once a minute that the limit is reached: waiting clients only see a server
-// that does not answer.
+// full logs, at most once a minute, that the limit is reached. Waiting clients only see that the
+// server does not answer.
 func (l *limit) full() {
 	if l.logs.Allow() {
 		l.log.Warn("no connection more is accepted until one ends", "server", l.name, "connections", cap(l.slots))
@@ -66,7 +66,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		<-l.limit.slots
-		return nil, err //nolint:wrapcheck // http.Server looks at it
+		return nil, err //nolint:wrapcheck // http.Server checks its type
 	}
 	return c, nil
 }

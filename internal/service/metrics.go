@@ -58,7 +58,7 @@ func (m *Metrics) Run(ctx context.Context) error {
 	}).Run(ctx)
 }
 
-// listen returns nil without an error if ctx ends before the address is free.
+// listen opens the address. If ctx ends before, it returns nil without an error.
 func (m *Metrics) listen(ctx context.Context) (listener net.Listener, err error) {
 	err = retry.Do(ctx, retry.Backoff{First: m.retry, Max: m.retry}, retry.Forever, func() (err error) {
 		listener, err = handedOver("tcp", m.address)
@@ -75,7 +75,7 @@ func (m *Metrics) listen(ctx context.Context) (listener net.Listener, err error)
 	case err == nil:
 		return listener, nil
 	case ctx.Err() != nil:
-		return nil, nil //nolint:nilnil,nilerr // it was told to stop, and has nothing
+		return nil, nil //nolint:nilnil,nilerr // ctx has ended; nothing is open
 	}
 	return nil, fmt.Errorf("start server: %w", err)
 }

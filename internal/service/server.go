@@ -20,18 +20,18 @@ const (
 	// headerTimeout and idleTimeout keep an idle peer from holding a connection. A whole request
 	// has no timeout: some are streams, and some wait for an event.
 	headerTimeout = 10 * time.Second
-	// requestTimeout limits how long a request with its body may take to arrive.
+	// requestTimeout bounds how long a request with its body may take to arrive.
 	requestTimeout = 30 * time.Second
 	idleTimeout    = 2 * time.Minute
-	// graceful is how long requests may go on when the daemon stops. Then their contexts end,
+	// graceful is how long requests may continue when the daemon stops. Then their contexts end,
 	// which ends streams.
 	graceful = time.Second
-	// forceful is how long requests may take after that.
+	// forceful is how long requests may continue after that.
 	forceful = 5 * time.Second
 
-	// Further connections wait. At a site of 10,000 hosts, each host has a connection for the long
-	// poll of its tasks and another for its requests. A Unix socket has the administrators of one
-	// machine and a daemon.
+	// Further connections than these wait. At a site of 10,000 hosts, each host has a connection
+	// for the long poll of its tasks and another for its requests. A Unix socket has the
+	// administrators of one machine and a daemon.
 	maxSocketConnections = 512
 	maxTLSConnections    = 32768
 )
@@ -48,7 +48,7 @@ type Server struct {
 	addr   net.Addr
 }
 
-// SocketServer serves h at the Unix socket path. The socket belongs to the group gid, or to the
+// SocketServer returns a server of h at the Unix socket path. The socket's group is gid, or the
 // process's group if gid is negative. httpjson.PeerOf returns the peer of a request.
 func SocketServer(path string, gid int, h http.Handler, log *slog.Logger) *Server {
 	s := newServer("socket "+path, h, log, maxSocketConnections, func(ctx context.Context) (net.Listener, error) {
@@ -58,8 +58,8 @@ func SocketServer(path string, gid int, h http.Handler, log *slog.Logger) *Serve
 	return s
 }
 
-// TLSServer serves h over TLS at the TCP address, through the socket that systemd opened there, if
-// any. http.Request.TLS has the peer of a request.
+// TLSServer serves h over TLS at the TCP address, on the socket that systemd opened there, if any.
+// http.Request.TLS identifies the peer of a request.
 func TLSServer(address string, t TLS, h http.Handler, log *slog.Logger) *Server {
 	s := newServer("TLS "+address, h, log, maxTLSConnections, func(ctx context.Context) (net.Listener, error) {
 		if l, err := handedOver("tcp", address); l != nil || err != nil {

@@ -20,9 +20,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Run runs the tasks until one fails, ctx ends, or the process gets SIGINT or SIGTERM; a second
-// signal kills the process. It notifies systemd of each state, runs the probes of health, and
-// feeds the watchdog while the program is alive. Tasks end in no order, so objects that they or
+// Run runs the tasks until one fails, ctx ends, or the process gets SIGINT or SIGTERM. A second
+// signal kills the process. Run notifies systemd of each state, runs the probes of health, and
+// feeds the watchdog while the program is alive. Tasks end in any order, so objects that they or
 // the probes share must live until Run returns.
 func Run(ctx context.Context, log *slog.Logger, health *Health, tasks ...Task) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -81,7 +81,8 @@ func announceReady(ctx context.Context, log *slog.Logger, tasks []Task) {
 	log.Info("ready")
 }
 
-// NotifyFailed makes the error that ends the program the unit's status until the next start.
+// NotifyFailed reports the error that ends the program to systemd. It is the unit's status until
+// the next start.
 func NotifyFailed(err error) {
 	// The log has the error too.
 	_, _ = daemon.SdNotify(false, "STATUS="+api.UnitFailed+strings.Join(strings.Fields(err.Error()), " "))

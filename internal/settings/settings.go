@@ -20,7 +20,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Program describes the configured program.
+// Program describes a program and its configuration file.
 type Program struct {
 	Name string
 	// Usage is the text before the flags in --help.
@@ -38,7 +38,7 @@ func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *f
 	file := p.File
 	parse := func(c *C) (*flag.FlagSet, error) {
 		set := flag.NewFlagSet(p.Name, flag.ContinueOnError)
-		// The caller prints an error, once and without the list of all flags.
+		// The caller prints an error once, without the list of all flags.
 		set.SetOutput(io.Discard)
 		set.StringVar(&file, "config", file, "configuration `file` (TOML); the default may be absent")
 		flags(c, set)
@@ -85,7 +85,7 @@ func PrintFlags(set *flag.FlagSet) {
 	}
 }
 
-// readFile reads the file into cfg. A file named by --config must exist.
+// readFile reads the file into cfg. It must exist if --config named it.
 func readFile(path string, named bool, cfg any) error {
 	meta, err := toml.DecodeFile(path, cfg)
 	if errors.Is(err, fs.ErrNotExist) && !named {
@@ -103,10 +103,10 @@ func readFile(path string, named bool, cfg any) error {
 	return nil
 }
 
-// wrongType matches the decoder's error for a value of the wrong type, which names types of Go.
+// wrongType matches the decoder's error for a value of the wrong type. The error names Go types.
 var wrongType = regexp.MustCompile(`incompatible types: TOML value has type \S+; destination has type (\S+)`)
 
-// sayType replaces that error by the expected TOML.
+// sayType replaces the Go type in that error by the expected TOML.
 func sayType(text string) string {
 	kind := wrongType.FindStringSubmatch(text)[1]
 	said, known := map[string]string{
@@ -140,7 +140,7 @@ func CheckListen(name, address string) error {
 	return nil
 }
 
-// GroupID returns the id of the group socket_group, -1 for an empty name.
+// GroupID returns the id of the group that the setting socket_group names, -1 for an empty name.
 func GroupID(name string) (int, error) {
 	if name == "" {
 		return -1, nil

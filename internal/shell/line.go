@@ -11,9 +11,9 @@ import (
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// Line quotes the words of a command for a shell. A word "--" ends the options; it is left
-// out unless a later word looks like an option: `virsh destroy --domain=web1` ends web1, and a
-// domain may have that name.
+// Line returns a command with its words quoted for a shell. A word "--" ends the options. Line
+// omits it unless a later word looks like an option: a domain may be named --domain=web1, and
+// `virsh destroy --domain=web1` would end web1.
 func Line(words ...string) string {
 	quoted := make([]string, 0, len(words))
 	for i, w := range words {

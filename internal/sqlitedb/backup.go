@@ -14,7 +14,7 @@ import (
 
 // Backup copies the database at path, as of its last commit, to the new file dst with mode 0600.
 // When it returns nil, the copy is checked and on stable storage. Another process may have the
-// database open. Backup never replaces dst, and a failed Backup leaves none.
+// database open. Backup never replaces dst, and removes dst if it fails.
 func Backup(ctx context.Context, path, dst string) (err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {

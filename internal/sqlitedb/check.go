@@ -18,8 +18,8 @@ import (
 // (sqlite.org/wal.html).
 var minVersion = [3]int{3, 51, 3}
 
-// check runs before anything may write to the file: a refused file must stay unchanged for its
-// repair.
+// check refuses an unusable file. It runs before anything may write to the file, which must stay
+// unchanged for its repair.
 func check(ctx context.Context, path string, newest int) (err error) {
 	pool, err := openPool(ctx, path, checkMode(path), 1)
 	if err != nil {
@@ -43,8 +43,9 @@ func check(ctx context.Context, path string, newest int) (err error) {
 	return nil
 }
 
-// checkMode returns read-only, unless a process died while it converted a new file into a WAL
-// database. Then a rollback journal exists, which only a writer may play back.
+// checkMode returns how check opens the file: read-only, unless a process died while it converted
+// a new file into a WAL database. Then a rollback journal exists, which only a writer may play
+// back.
 func checkMode(path string) string {
 	if _, err := os.Stat(path + "-journal"); err == nil {
 		return "rw"

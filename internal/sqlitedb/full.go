@@ -9,8 +9,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// IsFull reports whether err means that the disk is full. The failed write is then not in the
-// file.
+// IsFull reports whether err means that the disk is full. The failed write then has no effect.
 func IsFull(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

@@ -14,8 +14,8 @@ import (
 )
 
 // migrate applies the missing migrations. Schema and version change in the same transaction, so a
-// crash leaves both or neither. It first makes a backup, since there is no migration back, and
-// returns its path.
+// crash leaves both old or both new. It first makes a backup, because there is no migration back,
+// and returns the backup's path.
 func migrate(ctx context.Context, path string, write *sql.DB, schema []string) (backup string, err error) {
 	have, err := userVersion(ctx, write)
 	if err != nil {

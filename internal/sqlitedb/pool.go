@@ -16,8 +16,8 @@ const fileMode = 0o600
 // busyTimeoutMS is how long a connection waits for another's lock, for example a backup's.
 const busyTimeoutMS = 5000
 
-// writeCacheKiB is the page cache of the writing connection: a busy registry reads the same pages
-// in one commit after the other.
+// writeCacheKiB is the size of the writing connection's page cache. A busy registry reads the same
+// pages in successive commits.
 const writeCacheKiB = 16 << 10
 
 // checkpointPages is the length of the log in pages (16 MiB) after which a commit copies the log
@@ -38,9 +38,9 @@ func openPool(ctx context.Context, path, mode string, size int) (*sql.DB, error)
 	return pool, nil
 }
 
-// dsn returns the driver's name for path. synchronous is FULL because NORMAL may lose acknowledged
-// commits in WAL mode at a power cut; group commit makes FULL cheap. The journals of savepoints
-// are in memory, because after a crash the transaction is lost anyway.
+// dsn returns the driver's name for path. synchronous is FULL, because in WAL mode NORMAL may lose
+// acknowledged commits at a power cut; group commit makes FULL cheap. The journals of savepoints
+// are in memory, because a crash loses the transaction anyway.
 func dsn(path, mode string) string {
 	q := url.Values{
 		"mode":       {mode},

@@ -14,7 +14,7 @@ func (db *DB) Probe(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("begin a commit: %w", err)
 	}
-	// An error is expected: SQLite may have rolled back already, and after Commit there is no
+	// Ignore an error: SQLite may have rolled back already, and after Commit there is no
 	// transaction.
 	defer func() { _ = tx.Rollback() }()
 	var version int

@@ -24,20 +24,21 @@ type DB struct {
 	// Read is a pool of read-only connections. A reader sees the last commit and never waits for
 	// the writer. Readers should be short, because a checkpoint cannot pass the oldest reader.
 	Read *sql.DB
-	// MigratedFrom is the VersionBackup that Open made, or "". It is never removed.
+	// MigratedFrom is the path of the VersionBackup that Open made, or "". The backup is never
+	// removed.
 	MigratedFrom string
 
 	path string
 	lock *os.File
 }
 
-// Open opens the database at path, which it creates with mode 0600 in an existing directory, and
-// migrates it to the given schema. schema[i] is migration i+1; each is applied once, in its own
-// transaction. Open first backs up a database with an older schema to its VersionBackup, and fails
-// if it cannot.
+// Open opens the database at path and migrates it to schema. It creates a missing file with mode
+// 0600 in an existing directory. schema[i] is migration i+1, applied once, in its own transaction.
+// Open first backs up a database with an older schema to its VersionBackup, and fails if it
+// cannot.
 //
 // Open refuses a file, and leaves it unchanged, if another process has it open, if it is damaged
-// or no database, or if a newer program wrote it.
+// or not a database, or if a newer program wrote it.
 func Open(ctx context.Context, path string, schema []string) (*DB, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -86,8 +87,8 @@ func (db *DB) Close() error {
 	return errors.Join(db.Read.Close(), db.Write.Close(), db.lock.Close())
 }
 
-// create creates an empty file with the right mode before SQLite creates it with another, and
-// makes its name durable.
+// create creates an empty file and makes its name durable. Otherwise SQLite would create the file
+// with another mode.
 func create(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
 	if errors.Is(err, os.ErrExist) {

@@ -10,8 +10,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Violates reports whether a unique index or primary key over these columns refused a statement.
-// The columns are "table.column" in the order of the index.
+// Violates reports whether a statement was refused by a unique index or primary key over these
+// columns. Each column is "table.column", in the order of the index.
 func Violates(err error, columns ...string) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

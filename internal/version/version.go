@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version has the version of this program.
+// Package version returns the version of this program.
 package version
 
 import (
@@ -25,7 +25,8 @@ func String() string {
 	return recorded()
 }
 
-// recorded is cached, since every request has the version and reading it takes some microseconds.
+// recorded caches the Go tool's version: every request has it, and reading it takes some
+// microseconds.
 var recorded = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -60,7 +60,7 @@ type arrangement struct {
 	local     []string
 	arguments []string
 	help      bool
-	// noValue reports that the line ends with a flag that lacks its value.
+	// noValue means that the line ends with a flag that lacks its value.
 	noValue bool
 }
 
@@ -79,7 +79,7 @@ func (a *arrangement) takeFlag(app *cli.App, word string, rest []string) []strin
 		return rest
 	}
 	if len(rest) == 0 {
-		// The parser would take any word after it for its value.
+		// The parser would take any following word for the flag's value.
 		a.noValue = true
 		if to == &a.global {
 			a.path, a.local = nil, nil

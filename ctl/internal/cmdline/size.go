@@ -11,7 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sizeUnits are powers of 1024. "20G" and "20GB" are refused, since they may mean powers of 1000.
+// sizeUnits are powers of 1024. "20G" and "20GB" are refused, because they may mean powers of
+// 1000.
 var sizeUnits = map[string]int64{
 	"":    1,
 	"B":   1,
@@ -41,7 +42,8 @@ func parseSize(text string) (int64, error) {
 
 var ambiguous = regexp.MustCompile(`^[0-9.]+[KMGTP]B?$`)
 
-// minPlausibleSize: a smaller size of a disk probably lacks its unit.
+// minPlausibleSize is the smallest plausible size of a disk. A smaller number probably lacks its
+// unit.
 const minPlausibleSize = 1 << 20
 
 // ParseDiskSize parses --size of a disk, in bytes: a multiple of api.SectorBytes.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cmdline reads command lines: flags anywhere, arguments against their placeholders,
-// misspelt words, sizes. It also has the help templates.
+// Package cmdline reads command lines: flags anywhere, arguments and their placeholders, misspelt
+// words, sizes. It also has the help templates.
 package cmdline
 
 import (
@@ -68,7 +68,8 @@ func CheckArguments(c *cli.Context) error {
 	return nil
 }
 
-// tooManyArguments: the first argument without a placeholder is often "--bootable false".
+// tooManyArguments returns the error for an extra argument. Its frequent cause is "--bootable
+// false".
 func tooManyArguments(c *cli.Context, extra string) error {
 	if extra == "true" || extra == "false" {
 		return Usagef("%sone argument too many: %q; a flag and its value are one word, as in --bootable=%s", Prefix(c), extra, extra)

@@ -40,7 +40,7 @@ func OnOff(on bool) string {
 	return "off"
 }
 
-// CheckWord returns the action of a flag that takes one of a few words.
+// CheckWord returns the action that checks a flag with permitted values (FlagWords).
 func CheckWord(flag string) func(*cli.Context, string) error {
 	return func(_ *cli.Context, got string) error {
 		if err := CheckOneOf(FlagWords[flag], got); err != nil {

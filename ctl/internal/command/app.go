@@ -37,7 +37,7 @@ Exit status: 0 done, 1 internal error, 2 wrong usage, 3 not found, 4 refused,
 5 daemon, registry or libvirt unavailable, 6 the operation ended in error,
 7 it needs an operator, 130 you stopped waiting.`, api.MinIDPrefix)
 
-// newApp builds the command tree. It connects to nothing: each command opens its own session.
+// newApp builds the command tree. It makes no connection: each command opens its own session.
 func newApp(stdout, stderr io.Writer) *cli.App {
 	app := &cli.App{
 		Name:            session.Program,
@@ -112,7 +112,7 @@ func globalFlags() []cli.Flag {
 	}
 }
 
-// missingVerb is the action of a noun and of the program, for an unknown word or none.
+// missingVerb is the action of the program and of a noun, if the next word is unknown or missing.
 func missingVerb(c *cli.Context) error {
 	word := c.Args().First()
 	if word == "" {
@@ -131,7 +131,7 @@ func missingVerb(c *cli.Context) error {
 	} else if under := withVerb(c.Command.Subcommands, word); len(under) > 0 && len(under) <= maxSuggested {
 		unknown += fmt.Sprintf(". Did you mean %s?", cmdline.OrList(under))
 	}
-	return cmdline.Usagef("%s", unknown) // report adds where the commands are listed
+	return cmdline.Usagef("%s", unknown) // report adds where to find the commands
 }
 
 const maxSuggested = 3

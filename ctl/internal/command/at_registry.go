@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// adviseRegistry adds the registry's command to a refusal of a request that only the registry
-// serves, or permits operators.
+// adviseRegistry adds the registry's command to an error, if only the registry serves the request
+// or permits it to operators.
 func adviseRegistry(app *cli.App, argv []string, err error) error {
 	var (
 		advised *session.AdvisedError

@@ -59,8 +59,8 @@ func completions(ctx context.Context, s *session.Session, app *cli.App, words []
 	return slices.DeleteFunc(slices.Compact(possible), func(word string) bool { return !strings.HasPrefix(word, partial) })
 }
 
-// withEqualsJoined joins a flag, "=" and value that bash has split into three words. Parted
-// reports that the last word was split.
+// withEqualsJoined joins a flag, "=" and value that bash has split into three words. parted
+// reports whether the last word was split.
 func withEqualsJoined(words []string) (joined []string, parted bool) {
 	awaits := false // the last joined word awaits its value
 	for i, word := range words {

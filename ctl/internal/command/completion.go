@@ -40,8 +40,8 @@ func completionCommand() *cli.Command {
 	}
 }
 
-// completeCommand is called by the completion scripts: it prints the completions of the last given
-// word, one per line.
+// completeCommand returns the command that the completion scripts call. It prints the completions
+// of the last given word, one per line.
 func completeCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "__complete",

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// flagYes is the flag of a user who agrees without being asked.
+// flagYes is the flag that answers every question with yes.
 const flagYes = "yes"
 
 // confirm asks the user before anything is done; every answer but yes is an error. noTerminal is

@@ -103,7 +103,7 @@ func fixDoctor(c *cli.Context, s *session.Session) (session.Response, error) {
 	return resp, err
 }
 
-// printChecks writes the advice under each check: sentences do not fit a table.
+// printChecks prints checks, with the advice under each: sentences do not fit a table.
 func printChecks(s *session.Session, resp session.Response, checks []api.Check) error {
 	if s.JSON {
 		return render.JSON(s.Stdout, resp.Members)

@@ -18,24 +18,24 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// drainPlan is the effect of a drain on a volume: its move's plan, the refusal, or the present
-// move that the drain would await. A volume outside the pool that needs an image below the pool's
-// path also has an error.
+// drainPlan is the effect of a drain on a volume: the plan of its move, the refusal, or the
+// present migration that the drain would await. A volume outside the pool that needs an image
+// below the pool's path also has an error.
 type drainPlan struct {
 	VolumeID   string             `json:"volume_id"`
 	VolumeName string             `json:"volume_name"`
 	Host       string             `json:"host,omitempty"`
 	SizeBytes  int64              `json:"size_bytes"`
 	Plan       *api.MigrationPlan `json:"plan,omitempty"`
-	// Method is the method for a volume with several guests, and Pause the cost for these guests.
+	// Method is the method for a volume with several guests. Pause is the cost for these guests.
 	Method string             `json:"method,omitempty"`
 	Pause  *api.PauseEstimate `json:"pause,omitempty"`
 	// Migration is a present move of the volume out of the pool, or into it; after the latter the
 	// drain moves the volume.
 	Migration *api.Migration `json:"migration,omitempty"`
 	Error     *api.Error     `json:"error,omitempty"`
-	// outside: the volume is not in the pool; Error names the image below the pool's path that it
-	// needs.
+	// outside means that the volume is not in the pool; Error names the image below the pool's
+	// path that it needs.
 	outside bool
 }
 
@@ -48,7 +48,7 @@ type drainPlans struct {
 	in    api.PoolDrain
 	plans []drainPlan
 	to    []api.Pool
-	// needs counts the other users of the pool besides the volumes in it.
+	// needs has the users of the pool other than the volumes in it.
 	needs poolNeeds
 }
 
@@ -222,7 +222,8 @@ func (p *drainPlan) ask(ctx context.Context, s *session.Session, v *api.Volume, 
 	return nil
 }
 
-// room is the space that volumes take in a pool of a host, now and at most.
+// room is the space that volumes take in a host's pool: after their moves, and at their maximal
+// size.
 type room struct {
 	host               string
 	takes, grown, free int64
@@ -232,8 +233,8 @@ type room struct {
 	known bool // free is known
 }
 
-// roomLines returns, for each host, the present and maximal space of its volumes, and the free
-// space. Hosts that share the pool share its space.
+// roomLines returns a line for each host with the present and maximal space of its volumes, and
+// the free space. Hosts that share the pool share its space.
 func (d *drainPlans) roomLines() []string {
 	shared := slices.ContainsFunc(d.to, func(p api.Pool) bool { return p.Shared })
 	rooms := map[string]*room{}

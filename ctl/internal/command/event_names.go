@@ -69,8 +69,7 @@ func (n *eventNames) object(object string, details map[string]any) string {
 	return object
 }
 
-// nameIn returns the name of an object from an event's details, or from the details that a host
-// posted.
+// nameIn returns an object's name from an event's details, or from the details that a host posted.
 func nameIn(kind string, details map[string]any) string {
 	posted, _ := details["posted"].(map[string]any)
 	text := func(key string) string {

@@ -60,8 +60,8 @@ func matches(c *cli.Context, flag string, values ...string) bool {
 	return asked == "" || slices.Contains(values, asked)
 }
 
-// filterList returns the things that keep accepts, and the answer with only these. Their JSON is
-// unchanged, with fields that this version does not know.
+// filterList returns the objects that keep accepts, and the answer with only these. It keeps their
+// JSON, including fields that this version does not know.
 func filterList[T any](things []T, resp session.Response, collection string, keep func(T) bool) ([]T, session.Response, error) {
 	var said []json.RawMessage
 	stays := [][]byte{}

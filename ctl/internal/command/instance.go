@@ -83,8 +83,8 @@ func instanceList(c *cli.Context, s *session.Session) error {
 	return s.PrintList(resp, ids, &t, empty)
 }
 
-// silentHosts returns, by name of each host that does not report, the age of its instances'
-// states. It is nil for scripts, and if the hosts cannot be read.
+// silentHosts returns the hosts that do not report: by name, the age of their instances' states.
+// It returns nil for scripts, and if the hosts cannot be read.
 func silentHosts(ctx context.Context, s *session.Session) map[string]string {
 	if s.JSON || s.Quiet {
 		return nil
@@ -160,8 +160,8 @@ func lockLine(i *api.Instance) string {
 	return line + ": " + render.OrDash(i.LockReason)
 }
 
-// whyKeptOff returns why an instance saved by a move with all guests paused cannot be started, and
-// until when; "" for other instances.
+// whyKeptOff returns why, and until when, an instance cannot be started that a move with all
+// guests paused has saved; "" for other instances.
 func whyKeptOff(i *api.Instance) string {
 	if i.LockedBy == "" || i.State != api.InstanceStopped {
 		return ""

@@ -111,7 +111,7 @@ func (r *instanceMove) perform(ctx context.Context) error {
 	return r.print(fmt.Sprintf("All volumes of instance %s are in pool %s: %s moved.", r.plan.InstanceName, r.plan.ToPool, humanize.Count(len(r.ids), "volume")))
 }
 
-// move moves one volume to the pool, or awaits its present move there.
+// move moves one volume to the pool, or waits for its present migration there.
 func (r *instanceMove) move(ctx context.Context, v *volumePlan) (*api.Migration, session.Response, error) {
 	var resp session.Response
 	var err error
@@ -168,8 +168,8 @@ func (r *instanceMove) print(lines ...string) error {
 	return r.s.PrintLines(lines...)
 }
 
-// stoppedAt adds to the error of the volume at i the finished moves, the remaining volumes, and
-// the command that continues.
+// stoppedAt returns the error of volume number i, with the finished moves, the remaining volumes,
+// and the command that continues.
 func (r *instanceMove) stoppedAt(i int, err error) error {
 	var left []string
 	for _, v := range r.plan.Volumes[i:] {

@@ -42,7 +42,7 @@ type volumePlan struct {
 	VolumeName string `json:"volume_name"`
 	SizeBytes  int64  `json:"size_bytes"`
 	State      string `json:"state"`
-	// Plan is set for a pending volume, Migration for a moving one, and Error for a refused one.
+	// Plan is for a pending volume, Migration for a moving volume, and Error for a refused volume.
 	Plan      *api.MigrationPlan `json:"plan,omitempty"`
 	Migration *api.Migration     `json:"migration,omitempty"`
 	Error     *api.Error         `json:"error,omitempty"`
@@ -88,7 +88,7 @@ func planVolume(ctx context.Context, s *session.Session, id string, target api.M
 			v.State = planMoving
 			return v, nil
 		}
-		v.Migration = nil // the present move blocks this one: the plan is refused with that reason
+		v.Migration = nil // the present migration is the reason of the refusal
 	} else if vol.Location.Pool == target.ToPool {
 		v.State = planThere
 		return v, nil
@@ -137,7 +137,7 @@ func (p *instancePlan) refusal() error {
 	return nil
 }
 
-// showInstancePlan prints a plan. It returns an error if the moves would not begin.
+// showInstancePlan prints a plan. It returns an error if the moves would be refused.
 func showInstancePlan(s *session.Session, p *instancePlan) error {
 	doc, err := json.Marshal(p)
 	if err != nil {

@@ -67,8 +67,8 @@ func showPausePlan(c *cli.Context, s *session.Session, target api.MigrationTarge
 	return nil
 }
 
-// destinationPlace returns the volume's destination, with <id> for the part that is unknown before
-// the move.
+// destinationPlace returns the volume's destination. <id> is the part that is unknown before the
+// move.
 func destinationPlace(p *api.MigrationPlan) string {
 	text := placeText(p.Dst)
 	if strings.Contains(p.Dst.Name, "<id>") {

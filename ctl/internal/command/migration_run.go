@@ -53,15 +53,15 @@ func overBefore(s *session.Session, resp session.Response, m *api.Migration) str
 	}
 }
 
-// isNotFound reports whether the answer to a request was not_found. An operation that began and
-// then failed with not_found does not count.
+// isNotFound reports whether a request was answered with not_found. An operation that began and
+// later failed with not_found does not count.
 func isNotFound(err error) bool {
 	var ended *session.AdvisedError
 	return api.CodeOf(err) == api.CodeNotFound && !errors.As(err, &ended)
 }
 
-// followPaused follows a move of the registry, which is no host's op. Cancels reports that its
-// cancel was requested.
+// followPaused follows a migration that the registry leads and that has no op. cancels means that
+// its cancel was requested.
 func followPaused(ctx context.Context, s *session.Session, resp session.Response, cancels bool) error {
 	m := &api.Migration{}
 	if err := resp.Decode("migration", m); err != nil {
@@ -79,8 +79,8 @@ func followPaused(ctx context.Context, s *session.Session, resp session.Response
 	return watchMigration(ctx, s, m, cancels)
 }
 
-// watchMigration follows a migration until it is settled, and prints its state. If the user has
-// cancelled it, a migration that was cancelled because of an error is no error.
+// watchMigration waits until a migration is settled, and prints its state. cancels means that the
+// user has cancelled it; then a migration that was cancelled because of an error is no error.
 func watchMigration(ctx context.Context, s *session.Session, m *api.Migration, cancels bool) error {
 	m, resp, err := awaitMigration(ctx, s, m)
 	if cancels && m != nil && m.State == api.MigrationCancelled {
@@ -92,8 +92,8 @@ func watchMigration(ctx context.Context, s *session.Session, m *api.Migration, c
 	return s.PrintResult(resp, m.ID, session.OutcomeText(m)...)
 }
 
-// awaitMigration follows a migration until it is settled, and returns its final state. It is an
-// error if it needs an operator.
+// awaitMigration waits until a migration is settled, and returns its final state. A migration that
+// needs an operator is an error.
 func awaitMigration(ctx context.Context, s *session.Session, m *api.Migration) (*api.Migration, session.Response, error) {
 	display := s.NewDisplay()
 	display.ShowMigration(m)
@@ -119,8 +119,8 @@ func awaitMigration(ctx context.Context, s *session.Session, m *api.Migration) (
 	return endWatch(ctx, s, display, m.ID)
 }
 
-// migrationSettled reports whether a migration stays as it is without another request: it has
-// ended, or its last operation failed.
+// migrationSettled reports whether a migration will not change without another request, because it
+// has ended or its last operation failed.
 func migrationSettled(m *api.Migration) bool {
 	if m.Stopped() {
 		return true

@@ -142,8 +142,7 @@ func parseRate(text string) (int64, error) {
 	return n, nil
 }
 
-// absolute refuses a relative path, because the daemon has another working directory than the
-// user.
+// absolute refuses a relative path, because the daemon's working directory is not the user's.
 func absolute(flag, path string) (string, error) {
 	if path == "" || filepath.IsAbs(path) || !medium.Of(path).Path {
 		return path, nil

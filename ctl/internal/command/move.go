@@ -13,13 +13,15 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// ofMove calls do with ref, which is a migration, or a volume or source attachment that has one.
+// ofMove calls do with ref, a migration, or with the migration of the volume or source attachment
+// ref.
 func ofMove(ctx context.Context, s *session.Session, ref string, do func(ref string) error) error {
 	return orOfMove(ctx, s, ref, do(ref), do)
 }
 
-// orOfMove handles an err that ref is no migration: it finds the migration of the volume or source
-// attachment ref, prints it, and calls do with its id. Otherwise it returns err.
+// orOfMove handles the error of a request for migration ref. If ref is no migration, it finds the
+// migration of the volume or source attachment ref, prints it, and calls do with its id. Otherwise
+// it returns err.
 func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do func(ref string) error) error {
 	if !isNotFound(err) {
 		return err
@@ -48,7 +50,7 @@ func findMove(ctx context.Context, s *session.Session, ref string) (*api.Migrati
 	for _, list := range []routes.Route[routes.None, []api.Migration]{routes.ListMigrations, routes.ListMigrations.With("all", "1")} {
 		moves, _, err := session.List(ctx, s, list)
 		if err != nil {
-			return nil, nil //nolint:nilerr // what was asked first has said what is wrong
+			return nil, nil //nolint:nilerr // the error of the first request is reported
 		}
 		slices.SortStableFunc(moves, func(a, b api.Migration) int { return startedOf(&b).Compare(startedOf(&a)) })
 		found := movesNamed(moves, ref)

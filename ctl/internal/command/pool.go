@@ -57,8 +57,8 @@ func poolList(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// roomText formats a size of a pool, "-" if it has none: a target's pool makes no volumes, and an
-// inactive pool's size is unknown.
+// roomText formats a size of a pool, "-" if unknown: a target's pool makes no volumes, and an
+// inactive pool has no known size.
 func roomText(p *api.Pool, bytes int64, words func(int64) string) string {
 	if p.CapacityBytes == 0 {
 		return "-"

@@ -95,7 +95,8 @@ func deleteSourceCommand(migration string) string {
 	return shell.Line(session.Program, "migration", deleteSourceName, migration)
 }
 
-// migrationDeleteSource also accepts the name of a volume with one released source.
+// migrationDeleteSource deletes a released source. It also accepts the name of a volume with one
+// released source.
 func migrationDeleteSource(c *cli.Context, s *session.Session) error {
 	ref := c.Args().First()
 	switch {
@@ -143,8 +144,8 @@ func deleteSourceOf(c *cli.Context, s *session.Session, ref string) error {
 	})
 }
 
-// askingUnseen deletes a source, but asks the user first if it is unknown whether the source was
-// written since. Without a terminal, and with --yes alone, such a source is kept.
+// askingUnseen deletes a source. If it is unknown whether the source was written since, it asks
+// the user first. It keeps such a source if there is no terminal, even with --yes.
 func askingUnseen(c *cli.Context, s *session.Session, remove func(force bool) error) error {
 	force := c.Bool("force")
 	err := remove(force)
@@ -185,7 +186,7 @@ const leftTimeout = 10 * time.Second
 // listLeft returns the released sources of these hosts, of one volume if volume is not empty: the
 // registry asks each host, a daemon answers for its own.
 func listLeft(ctx context.Context, s *session.Session, hosts []string, volume string) leftSources {
-	ctx, cancel := context.WithTimeout(ctx, leftTimeout) // an old image may be on a filesystem that does not answer
+	ctx, cancel := context.WithTimeout(ctx, leftTimeout) // a source may be on a filesystem that does not answer
 	defer cancel()
 	var out leftSources
 	st, _, err := session.Show(ctx, s, routes.ShowStatus)
@@ -237,7 +238,7 @@ func releasedLines(left leftSources) []string {
 	return lines
 }
 
-// leftInPool returns, for people, the sources that a drain's moves left in its pool, with the
+// leftInPool returns lines about the sources that a drain's moves left in its pool, with the
 // commands that list and delete them.
 func leftInPool(ctx context.Context, s *session.Session, d *api.Drain) []string {
 	if s.JSON || s.Quiet {

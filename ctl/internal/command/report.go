@@ -26,8 +26,8 @@ func (e *failedChecksError) Error() string {
 	return fmt.Sprintf("%d of %s failed", e.failed, humanize.Count(e.of, "check"))
 }
 
-// report prints err, if any, for the user and returns the exit status. Command is the typed
-// command: a usage error refers to its help.
+// report prints err, if any, for the user, and returns the exit status. command is the typed
+// command, because a usage error refers to the command's help.
 func report(stderr io.Writer, err error, command string, asJSON bool) int {
 	if err == nil {
 		return api.ExitDone

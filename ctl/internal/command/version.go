@@ -31,11 +31,11 @@ type versions struct {
 	Client string          `json:"client"`
 	Go     string          `json:"go"`
 	Server json.RawMessage `json:"server"`
-	// Protocol and Features are this program's.
+	// Protocol and Features describe this program.
 	Protocol int      `json:"protocol"`
 	Features []string `json:"features"`
-	// ServerProtocol and ServerLacks, the features that the other side lacks, are missing while it
-	// does not answer.
+	// ServerProtocol and ServerLacks are missing while the other side does not answer. ServerLacks
+	// has the features that the other side lacks.
 	ServerProtocol int      `json:"server_protocol,omitempty"`
 	ServerLacks    []string `json:"server_lacks,omitempty"`
 }

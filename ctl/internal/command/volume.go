@@ -182,8 +182,8 @@ func refuseDelete(v *api.Volume) error {
 	return api.Errorf(api.CodeVolumeInUse, "cannot delete volume %s: it is attached to instance %s as %s; detach it first", v.Name, cmp.Or(a.InstanceName, a.InstanceID), a.Device)
 }
 
-// confirmDelete asks before data older than its volume is deleted, even if the volume was moved
-// since.
+// confirmDelete asks the user before adopted data, which is older than its volume, is deleted,
+// even if the volume was moved since.
 func confirmDelete(c *cli.Context, s *session.Session, v *api.Volume) error {
 	if keptByDelete(v.Location) != "" {
 		return nil // the data stays

@@ -87,7 +87,7 @@ func volumeShow(c *cli.Context, s *session.Session) error {
 	if hosts := volumeHosts(*v); len(hosts) > 0 && !s.Quiet && !s.JSON {
 		left := listLeft(c.Context, s, hosts, v.ID)
 		left.known = slices.DeleteFunc(left.known, func(r api.ReleasedSource) bool {
-			return r.Location.Path == v.Location.Path && !r.Unrecorded // a move has ended since the volume was read
+			return r.Location.Path == v.Location.Path && !r.Unrecorded // a move has ended since v was read
 		})
 		r.Add("released", releasedLines(left)...)
 	}

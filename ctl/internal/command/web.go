@@ -40,10 +40,10 @@ func serveWeb(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return cmdline.Usagef("web: --listen: %w", err)
 	}
-	// A wrong socket is reported here and not in the browser.
+	// Report a wrong socket here and not in the browser.
 	if _, _, err := session.Show(c.Context, s, routes.ShowStatus); err != nil {
 		if c.Context.Err() != nil {
-			return nil //nolint:nilerr // Ctrl-C is how the page ends, also before it is there
+			return nil //nolint:nilerr // Ctrl-C is the normal end, also before the page is served
 		}
 		return err
 	}
@@ -72,7 +72,8 @@ func printWebURL(s *session.Session, url string) error {
 	return s.PrintLines(url)
 }
 
-// commandFor begins the command lines that another terminal needs for the target of s.
+// commandFor returns the beginning of a command line that another terminal needs to reach the same
+// target.
 func commandFor(c *cli.Context, s *session.Session) string {
 	if !c.IsSet("socket") {
 		return session.Program

@@ -43,7 +43,7 @@ func twoUnits(big int, bigUnit string, small int, smallUnit string) string {
 	return fmt.Sprintf("%d%s%d%s", big, bigUnit, small, smallUnit)
 }
 
-// Ago formats the time between t and now, for a column of a table; "-" for the zero time.
+// Ago formats the time from t to now, for a column of a table; "-" for the zero time.
 func Ago(t, now time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():
@@ -90,7 +90,7 @@ func Line(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintln(w, Text(fmt.Sprintf(format, args...)))
 }
 
-// Seconds is Duration of a number of seconds.
+// Seconds is Duration for a number of seconds.
 func Seconds(s float64) string { return Duration(time.Duration(s * float64(time.Second))) }
 
 // Stall formats the length of a guest's pause in milliseconds; nil is "not at all".

@@ -22,7 +22,7 @@ const (
 	maxBarCells = 30
 )
 
-// Progress shows a migration as a line redrawn in place, or as plain lines for a log. It is not
+// Progress shows a migration as one line that it redraws, or as plain lines for a log. It is not
 // safe for concurrent use.
 type Progress struct {
 	w io.Writer
@@ -81,7 +81,7 @@ func (p *Progress) Clear() {
 }
 
 // barLine returns name, phase, bar and amounts in at most width-1 cells, because a terminal wraps
-// at its last cell. It omits the bar first, then amounts from the end.
+// at its last cell. To fit, it omits the bar first, then amounts from the end.
 func barLine(m *api.Migration, left time.Duration, width int) string {
 	parts := append([]string{nameOf(m) + ": " + phaseOf(m)}, amounts(m, left)...)
 	line := strings.Join(parts, "  ")
@@ -108,7 +108,7 @@ func amounts(m *api.Migration, left time.Duration) []string {
 	}
 	out := []string{fmt.Sprintf("%3d%%", percentOf(m))}
 	if m.Phase == "fold" {
-		return out // QEMU counts the whole volume, but moves only the overlay's data
+		return out // QEMU counts the whole volume, but copies only the overlay's data
 	}
 	out = append(out, humanize.Bytes(m.BytesDone)+" of "+humanize.Bytes(m.BytesTotal))
 	if m.RateBytesPerSecond > 0 && m.BytesDone < m.BytesTotal {
@@ -120,7 +120,7 @@ func amounts(m *api.Migration, left time.Duration) []string {
 	return out
 }
 
-// Percent returns the copied part of m, or "-" if it is unknown.
+// Percent returns the copied part of m's volume, "-" if it is unknown.
 func Percent(m *api.Migration) string {
 	if m.BytesTotal <= 0 {
 		return "-"
@@ -133,7 +133,7 @@ func percentOf(m *api.Migration) int {
 		return 0
 	}
 	if m.State == api.MigrationCompleted {
-		return 100 // the registry has no count once the host is done
+		return 100 // when the host is done, the registry has no count
 	}
 	return int(min(100, max(0, float64(m.BytesDone)/float64(m.BytesTotal)*100)))
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Record is one thing, written as lines of "key: value".
+// Record is one object, written as lines of "key: value".
 type Record struct {
 	fields []field
 }
@@ -18,7 +18,8 @@ type field struct {
 	values []string
 }
 
-// Add appends a field, with one line per value. No value, or an empty one, is written as "-".
+// Add appends a field, with one line for each value. If values is empty, or a value is, it writes
+// "-".
 func (r *Record) Add(key string, values ...string) {
 	if len(values) == 0 {
 		values = []string{"-"}

@@ -34,8 +34,8 @@ func (t *Table) Add(cells ...string) {
 }
 
 // Write writes the table to fit the width; 0 is no limit (a pipe). It shortens the ids of each
-// column to the shortest distinct length, then cuts the widest cells. It reports whether it
-// shortened ids: the caller can mention that prefixes work.
+// column to the shortest distinct length, then cuts the widest cells. shortened reports whether it
+// shortened ids; then the caller can mention that prefixes work.
 func (t *Table) Write(w io.Writer, width int) (shortened bool, err error) {
 	rows := make([][]string, 0, len(t.Rows)+1)
 	rows = append(rows, slices.Clone(t.Header))

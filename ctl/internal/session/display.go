@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Display shows the progress of one piece of work. It is safe for concurrent use.
+// Display shows the progress of one request's work. It is safe for concurrent use.
 type Display struct {
 	mu     sync.Mutex
 	bar    *render.Progress
@@ -44,7 +44,8 @@ func (d *Display) ShowEvent(e api.Event) {
 	}
 }
 
-// ShowMigration shows the progress of a migration, and once its remark before its end.
+// ShowMigration shows the progress of a migration. It shows the migration's remark once, before
+// its end.
 func (d *Display) ShowMigration(m *api.Migration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,12 +62,12 @@ func (d *Display) ShowMigration(m *api.Migration) {
 	}
 }
 
-// JSONLine writes doc as one line, and reports whether --progress json was given.
+// JSONLine writes doc as one line if --progress json was given, and reports whether it was.
 func (d *Display) JSONLine(doc any) bool {
 	if d.lines == nil {
 		return false
 	}
-	// The error is ignored: if the reader has gone, the process gets SIGPIPE.
+	// Ignore the error: if the reader has gone, the process gets SIGPIPE.
 	_ = render.JSONLine(d.lines, doc)
 	return true
 }

@@ -22,9 +22,9 @@ const (
 
 const detailDoesNotStart = "does_not_start"
 
-// watchUnit ends a request to a program that does not start: systemd accepts requests for it. The
-// cause of the returned context is then the reason. A program that died once may be back soon, so
-// watchUnit waits for it.
+// watchUnit ends a request to a program that does not start, because systemd accepts requests for
+// it. The cause of the returned context is then the reason. A program that died once gets a second
+// start.
 func (s *Session) watchUnit(ctx context.Context) (watched context.Context, stop func()) {
 	if s.ShowUnit == nil {
 		return ctx, func() {}
@@ -43,8 +43,8 @@ func (s *Session) watchUnit(ctx context.Context) (watched context.Context, stop 
 	}
 }
 
-// awaitUnit returns nil once the program has started, or if its state is unknown; an error once it
-// has ended again after a new start.
+// awaitUnit returns nil once the program has started, or if its state is unknown. It returns an
+// error if systemd has given up, or another start has ended too.
 func (s *Session) awaitUnit(ctx context.Context) error {
 	var first *unit.State
 	for pause := unitAfter; retry.Sleep(ctx, pause) == nil; pause = unitPoll {

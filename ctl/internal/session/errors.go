@@ -4,7 +4,7 @@ package session
 
 import "github.com/volferry/volferry/internal/api"
 
-// AdvisedError is an error with its own exit status and, for people only, advice.
+// AdvisedError is an error with its own exit status. Advice is for people, not for scripts.
 type AdvisedError struct {
 	Err    *api.Error
 	Exit   int
@@ -14,7 +14,7 @@ type AdvisedError struct {
 func (e *AdvisedError) Error() string { return e.Err.Message }
 func (e *AdvisedError) Unwrap() error { return e.Err }
 
-// DetachedError reports that the user stopped waiting. The work continues.
+// DetachedError means that the user stopped waiting. The work continues.
 type DetachedError struct{ Advice string }
 
 func (e *DetachedError) Error() string { return e.Advice }

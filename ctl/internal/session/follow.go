@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// ErrConnectionLost reports that the other side did not answer for longer than outageTimeout.
+// ErrConnectionLost means that the other side did not answer for longer than outageTimeout.
 var ErrConnectionLost = errors.New("no connection")
 
 // Follower reads a stream of events, also across restarts of its sender.
@@ -26,7 +26,7 @@ type Follower struct {
 	OnOutage func(error)
 }
 
-// Events returns the Open of a Follower for a route, with refs in its path.
+// Events returns a Follower's Open for a route; refs are the references in the route's path.
 func Events[In, Out any](s *Session, route routes.Route[In, Out], refs ...string) func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
 	return func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
 		return s.stream(ctx, route.With("since", strconv.FormatInt(since, 10)).PathOf(refs...))
@@ -34,8 +34,8 @@ func Events[In, Out any](s *Session, route routes.Route[In, Out], refs ...string
 }
 
 // Run calls see with every event after since, in order and once, until see returns false, the work
-// is over, or ctx ends. If the other side does not answer for too long, it returns
-// ErrConnectionLost, joined with the last error.
+// is over, or ctx ends. If the other side does not answer for outageTimeout, Run returns
+// ErrConnectionLost joined with the last error.
 func (f *Follower) Run(ctx context.Context, since int64, see func(api.Event) bool) error {
 	contact := time.Now()
 	told := false
@@ -75,7 +75,8 @@ func (f *Follower) Run(ctx context.Context, since int64, see func(api.Event) boo
 	}
 }
 
-// check: an answer that is no outage is final; otherwise Ended decides.
+// check decides after a broken stream: an error that is no outage is final; otherwise Ended
+// decides.
 func (f *Follower) check(ctx context.Context, broken error) (over bool, err error) {
 	if broken != nil && !isOutage(broken) {
 		return false, broken

@@ -107,7 +107,7 @@ func StandingText(m *api.Migration) string {
 		m.ID, render.VolumeName(m), m.State, shell.Line(Program, "migration", "cancel", m.Ref()))
 }
 
-// cancelStandingText is StandingText after a failed cancel. The cancel has stopped a running copy.
+// cancelStandingText is StandingText after a failed cancel, which has stopped a running copy.
 func cancelStandingText(m *api.Migration) string {
 	return fmt.Sprintf("Migration %s of volume %s was not cancelled, and is in state %s.\nTry again: %s", m.ID, render.VolumeName(m), m.State, m.CancelAgain())
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Names returns the names of a collection by id, for tables. Otherwise, or if the collection
-// cannot be read, it is empty, so that ids are shown.
+// Names returns the names of a collection by id, for tables. For other output, or if the
+// collection cannot be read, it returns nil, so that ids are shown.
 func Names(ctx context.Context, s *Session, collection string) map[string]string {
 	if s.JSON || s.Quiet {
 		return nil
@@ -24,7 +24,7 @@ func Names(ctx context.Context, s *Session, collection string) map[string]string
 	return LoadNames(ctx, s, collection)
 }
 
-// LoadNames is Names, also for output that is no table.
+// LoadNames is Names for any output.
 func LoadNames(ctx context.Context, s *Session, collection string) map[string]string {
 	things, _, err := List(ctx, s, CollectionRoute(collection))
 	if err != nil {

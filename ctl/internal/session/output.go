@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 )
 
-// PrintList prints a collection: the document, the ids, or the table (for an empty table a line on
-// stderr).
+// PrintList prints a collection as a document, as ids, or as a table. For an empty table it prints
+// empty on stderr.
 func (s *Session) PrintList(resp Response, ids []string, t *render.Table, empty string) error {
 	switch {
 	case s.JSON:
@@ -31,7 +31,7 @@ func (s *Session) PrintList(resp Response, ids []string, t *render.Table, empty 
 	return err
 }
 
-// PrintRecord prints one thing.
+// PrintRecord prints one object.
 func (s *Session) PrintRecord(resp Response, id string, r *render.Record) error {
 	switch {
 	case s.JSON:

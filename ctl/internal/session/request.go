@@ -25,11 +25,11 @@ import (
 // daemon does not start.
 const readTimeout = time.Minute
 
-// readAgainFor is how long a read is repeated after a broken connection: systemd holds the socket
-// of a restarted program.
+// readAgainFor is how long a read is repeated after a broken connection. systemd keeps the socket
+// while a program is restarted.
 const readAgainFor = 5 * time.Second
 
-// Get sends the request of a reading route, with refs in its path.
+// Get sends the request of a route that only reads; refs are the references in its path.
 func Get[Out any](ctx context.Context, s *Session, route routes.Route[routes.None, Out], refs ...string) (Response, error) {
 	say := func(line string) { render.Line(s.Stderr, "%s", line) }
 	defer s.startWaitNotice(ctx, say, "", s.answer())()
@@ -41,8 +41,8 @@ func Get[Out any](ctx context.Context, s *Session, route routes.Route[routes.Non
 	return resp, err
 }
 
-// Send sends the request of a changing route. The change is made once, even if the connection
-// breaks.
+// Send sends the request of a route that makes a change. The change is made once, even if the
+// connection breaks.
 func Send[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (Response, error) {
 	return s.change(ctx, route.Method, route.PathOf(refs...), route.Noun, route.Body(in))
 }
@@ -59,7 +59,7 @@ func Ask[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Ou
 	return out, resp, resp.Decode(route.Noun, out)
 }
 
-// List reads a collection page by page. It returns the things and one answer with all of them.
+// List reads a collection page by page. It returns the objects, and one answer with all of them.
 func List[T any](ctx context.Context, s *Session, route routes.Route[routes.None, []T]) ([]T, Response, error) {
 	var pages []Response
 	size := 0
@@ -120,7 +120,7 @@ func joinPages[T any](route routes.Route[routes.None, []T], pages []Response) (R
 	return resp, nil
 }
 
-// Show reads one thing.
+// Show reads one object.
 func Show[T any](ctx context.Context, s *Session, route routes.Route[routes.None, T], refs ...string) (*T, Response, error) {
 	resp, err := Get(ctx, s, route, refs...)
 	if err != nil {
@@ -130,7 +130,7 @@ func Show[T any](ctx context.Context, s *Session, route routes.Route[routes.None
 	return thing, resp, resp.Decode(route.Noun, thing)
 }
 
-// Change sends a change that is complete when it is answered.
+// Change sends a change that is complete when the answer arrives.
 func Change[In, T any](ctx context.Context, s *Session, route routes.Route[In, T], in In, refs ...string) (*T, Response, error) {
 	resp, err := Send(ctx, s, route, in, refs...)
 	if err != nil {
@@ -149,8 +149,8 @@ func ShowRetrying[T any](ctx context.Context, s *Session, route routes.Route[rou
 	return thing, resp, err
 }
 
-// change sends a change with a new idempotency key, and after a broken connection again with the
-// same key.
+// change sends a change with a new idempotency key. After a broken connection it repeats the
+// request with the same key.
 func (s *Session) change(ctx context.Context, method, path, field string, in any) (resp Response, err error) {
 	key := uuid.NewString()
 	display := s.NewDisplay()
@@ -179,8 +179,8 @@ func (s *Session) change(ctx context.Context, method, path, field string, in any
 	return resp, err
 }
 
-// awaitProgram waits for a program that systemd starts. A request sent earlier would be carried
-// out at the program's start, even after the user was told that it does not start.
+// awaitProgram waits until systemd has started the program. Otherwise the program would carry out
+// the request when it starts, even after the user was told that it does not start.
 func (s *Session) awaitProgram(ctx context.Context) error {
 	if s.ShowUnit == nil {
 		return nil

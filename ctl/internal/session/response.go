@@ -15,7 +15,7 @@ import (
 // unchanged, so that -o json also prints fields that this version does not know.
 type Response struct {
 	Members map[string]json.RawMessage
-	// Earlier: the change was made before, by another request's op.
+	// Earlier means that another request's op made the change before.
 	Earlier bool
 }
 
@@ -49,7 +49,7 @@ func (r Response) With(field string, member json.RawMessage) Response {
 	return r
 }
 
-// doneBefore reports whether the op of the answer is done, and of another request than the one
+// doneBefore reports whether the answer's op is done and belongs to another request than the one
 // with this key.
 func (r Response) doneBefore(key string) bool {
 	var op api.Op
@@ -73,7 +73,7 @@ func (r Response) Decode(field string, out any) error {
 	return nil
 }
 
-// NameIn returns the name of the thing under field, or fallback.
+// NameIn returns the name of the object under field, or fallback.
 func (r Response) NameIn(field, fallback string) string {
 	var named struct {
 		Name string `json:"name"`

@@ -41,7 +41,7 @@ type Session struct {
 	staleNoted bool
 }
 
-// noteStale tells the user, once, that the daemon answered from its cache.
+// noteStale notifies the user, once, that the daemon answered from its cache.
 func (s *Session) noteStale(resp Response) {
 	var age float64
 	if s.staleNoted || s.JSON || string(resp.Members["stale"]) != "true" || json.Unmarshal(resp.Members["age_seconds"], &age) != nil {

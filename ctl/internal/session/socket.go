@@ -30,7 +30,7 @@ func ChooseSocket(asked string) string {
 	return DaemonSocket
 }
 
-// OverTCP reports whether target is the URL of a registry, and not a socket of this machine.
+// OverTCP reports whether target is the URL of a registry and not a socket of this machine.
 func OverTCP(target string) bool { return strings.HasPrefix(target, "https://") }
 
 const registryProgram = "volferry-registry"

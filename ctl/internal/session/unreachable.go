@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// CodeUnreachable marks the error of a request without an answer. The user sees a code of the
-// closed list instead.
+// CodeUnreachable marks the error of a request without an answer. The user sees another code, from
+// the documented list.
 const CodeUnreachable api.Code = "unreachable"
 
 // explainUnreachable adds advice to the error of a request without an answer.
@@ -41,8 +41,9 @@ func (s *Session) explainUnreachable(ctx context.Context, err error) error {
 	return &AdvisedError{Err: &said, Exit: api.ExitUnavailable, Advice: advice}
 }
 
-// whyNoAnswer ends a line about a missing answer with the commands that show the reason: systemd
-// holds even the socket of a program that does not start. For another machine it is "".
+// whyNoAnswer returns the end of a line about a missing answer: the commands that show the reason.
+// systemd keeps the socket even of a program that does not start. For another machine it returns
+// "".
 func (s *Session) whyNoAnswer() string {
 	if OverTCP(s.Client.Target()) {
 		return ""

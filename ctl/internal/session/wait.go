@@ -20,9 +20,8 @@ type Work struct {
 	cancels   bool
 }
 
-// Perform sends a change and awaits the work that it starts. The answer then has the op and its
-// migration at their end. finished is false if the user did not want to wait; then the ids have
-// been printed.
+// Perform sends a change and waits for its work. The answer then has the op and its migration at
+// their end. finished is false if the user did not want to wait; then the ids have been printed.
 func Perform[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (resp Response, finished bool, err error) {
 	resp, err = Send(ctx, s, route, in, refs...)
 	if err != nil || !resp.Has("op") {
@@ -106,7 +105,7 @@ func (s *Session) Await(ctx context.Context, w Work) (Response, error) {
 	return resp, w.failure()
 }
 
-// FollowError returns the error of a wait that ended before the work did.
+// FollowError returns the error for a wait that ended before the work did.
 func (s *Session) FollowError(err error, advice string) error {
 	switch {
 	case errors.Is(err, context.Canceled):

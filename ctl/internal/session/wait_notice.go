@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// noticeAfter is the time before the first notice; most waits are shorter.
+	// noticeAfter is the time before the first notice. Most waits are shorter.
 	noticeAfter = 3 * time.Second
 	// noticePoll is the interval between reads of the op, noticeRepeat between reports of the same
 	// wait.
@@ -29,7 +29,7 @@ type waitNotice struct {
 	readOp func(context.Context) *api.Op
 	// before describes the wait while the op is unknown; "" reports nothing.
 	before string
-	// otherwise follows before: where to look.
+	// otherwise follows before and names where to look.
 	otherwise string
 	say       func(line string)
 
@@ -109,8 +109,8 @@ var stepWaitReasons = map[string]string{
 	"detach_live": "the guest to release the disk",
 }
 
-// startWaitNotice reports what the op waits for, after a few seconds, until stop is called. It
-// reports before while the op is unknown, and always without opID.
+// startWaitNotice reports, from noticeAfter until stop is called, what the op waits for. It
+// reports before while the op is unknown, and always if opID is empty.
 func (s *Session) startWaitNotice(ctx context.Context, say func(line string), opID, before string) (stop func()) {
 	if s.Quiet || s.Progress == ProgressNone {
 		return func() {}

@@ -20,7 +20,7 @@ const openPath = "/open"
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// guarded answers only a browser's requests for this page, with or without a session.
+// guarded passes on only requests that a browser makes for this page, with or without a session.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -98,8 +98,8 @@ func (a *admission) exchange(token string) bool {
 const keyHeader = "Volferry-Page-Key"
 
 // open gives the session to the browser with the token. It answers with a page that stores the key
-// and continues. After a redirect, a browser that comes from another site's link would not send a
-// strict cookie.
+// and loads the main page. After a redirect instead, a browser that comes from another site's link
+// would not send a strict cookie.
 func (a *admission) open(w http.ResponseWriter, r *http.Request) {
 	if !a.exchange(r.URL.Query().Get("token")) {
 		http.Error(w, "This link is not valid, or was used already: it works once.\n"+

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// forwarded are the routes that the page reads; no other request reaches the other side.
+// forwarded has the routes that the page reads. The server passes on no other request.
 var forwarded = []*routes.Declaration{
 	routes.ShowStatus.Declaration,
 	routes.RunDoctor.Declaration,
@@ -58,7 +58,7 @@ func (f *forwarder) handler(d *routes.Declaration) http.Handler {
 			writeError(w, http.StatusBadRequest, api.Errorf(api.CodeInvalidArgument, "cannot make a request of %.80q", r.URL.RawQuery))
 			return
 		}
-		protocol.Announce(ask.Header) // the page requests later pages of lists, too
+		protocol.Announce(ask.Header) // the page requests all pages of a list
 		resp, err := f.transport.RoundTrip(ask)
 		if err != nil {
 			writeError(w, http.StatusBadGateway, api.Errorf(api.CodeHypervisorUnavailable, "%v", err))

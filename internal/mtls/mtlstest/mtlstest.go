@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/mtls"
 )
 
-// At returns the same authority with a clock fixed at now.
+// At returns the authority ca with a clock fixed at now.
 func At(ca *mtls.CA, now time.Time) *mtls.CA {
 	other := *ca
 	other.Now = func() time.Time { return now }

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// follow checks a moving volume by the row of its migration. If there is no row yet, it repeats the
-// request to the host under the same id.
+// follow checks the migration of a moving volume. If the migration's id is unknown, it repeats the
+// request to the host under the same key.
 func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error {
 	if v.MigrationID == "" {
 		l.ask(ctx, d, v)
@@ -24,7 +24,7 @@ func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error
 	}
 	m, err := l.cfg.Migrations.Get(ctx, v.MigrationID, store.Viewer{})
 	if api.CodeOf(err) == api.CodeNotFound {
-		// Its host has not registered the migration yet, or has undone the op.
+		// The host has not registered the migration yet, or has undone the op.
 		l.askOp(ctx, d, v)
 		return nil
 	}
@@ -51,16 +51,16 @@ func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error
 	return nil
 }
 
-// needsOperator returns the error of a volume with a migration that needs an operator, with the
-// known commands to resolve it. The migration itself shows these and more.
+// needsOperator returns an error for a volume with a migration that needs an operator. The error
+// names the command that continues the migration, and the command that shows more.
 func needsOperator(m api.Migration) *api.Error {
 	again, _ := m.Cures()
 	return api.Errorf(api.CodeNeedsOperator, "migration %s needs an operator; %s. Next: %s; `%s` shows what is known", m.ID, m.StoppedLine(), again,
 		shell.Line("volferryctl", "migration", "show", m.ID)).With("migration_id", m.ID)
 }
 
-// askWhy asks the host why a migration did not move its volume: only the host's journal has the
-// reason. It does not wait for a host that does not answer.
+// askWhy asks the host why a migration did not move its volume, because only the host's journal
+// has the reason. If the host does not answer, the volume fails without the reason.
 func (l *Loop) askWhy(ctx context.Context, d api.Drain, v api.DrainVolume, m api.Migration) {
 	l.background(ctx, d, v, func(ctx context.Context) error {
 		why := endedAs(m)
@@ -107,8 +107,8 @@ func movesShared(d api.Drain, v api.Volume) bool {
 	return d.Request().MovesShared() && len(v.Attachments) > 1
 }
 
-// moveShared begins such a move, which the registry leads. A repeated call finds the same move; if
-// that has already moved the volume and the volume has come back since, another move begins.
+// moveShared begins the move of a volume of several instances. A repeated call finds the same
+// move. If that move has completed and the volume has come back since, moveShared begins another.
 func (l *Loop) moveShared(ctx context.Context, d api.Drain, v api.DrainVolume) error {
 	for n := 0; ; n++ {
 		m, err := l.cfg.MoveShared(ctx, store.Call{Who: "drain " + d.ID, Key: taskID(d.ID, v.VolumeID, n)}, v.VolumeID, d.Request().SharedTarget())
@@ -130,14 +130,14 @@ func (l *Loop) moveShared(ctx context.Context, d api.Drain, v api.DrainVolume) e
 	}
 }
 
-// waits reports whether a volume is still moving without a known migration.
+// waits reports whether a volume is moving without a known migration.
 func (l *Loop) waits(ctx context.Context, d api.Drain, v api.DrainVolume) (bool, error) {
 	moving, _, err := l.cfg.Drains.NextVolumes(ctx, d.ID)
 	return slices.ContainsFunc(moving, func(now api.DrainVolume) bool { return now.VolumeID == v.VolumeID && now.MigrationID == "" }), err
 }
 
-// background runs one call about a volume, unless one is running or must wait. After an error a
-// later round tries again.
+// background starts one call about a volume, unless one is running or the volume's delay lasts.
+// After an error a later round tries again.
 func (l *Loop) background(ctx context.Context, d api.Drain, v api.DrainVolume, do func(context.Context) error) {
 	l.queue.Go(keyOf(d, v), func() error {
 		err := do(ctx)
@@ -196,9 +196,9 @@ func (l *Loop) refused(ctx context.Context, d api.Drain, v api.DrainVolume, refu
 	return l.settle(ctx, d, v, api.DrainVolumeSkipped, refused)
 }
 
-// leaving returns the migration of another requester that takes the volume out of the pool, if it
-// is the reason of a refusal. later means to try again: that migration has ended since, or brings
-// the volume into the pool.
+// leaving returns the migration of another requester that takes the volume out of the pool, if
+// that migration is the reason of the refusal. later means to try again, because the migration has
+// ended since or will leave the volume in the pool.
 func (l *Loop) leaving(ctx context.Context, d api.Drain, v api.DrainVolume, refused *api.Error) (id string, later bool, err error) {
 	named, _ := refused.Details["migration_id"].(string)
 	if refused.Code != api.CodeMigrationActive || named == "" {
@@ -220,8 +220,8 @@ func (l *Loop) leaving(ctx context.Context, d api.Drain, v api.DrainVolume, refu
 	return m.ID, false, nil
 }
 
-// notAsked handles a call that no host answered. It puts the volume off only if it is certain that
-// nothing was done.
+// notAsked handles a call without an answer. It delays the volume's move only if certainly nothing
+// was done; otherwise it returns err.
 func (l *Loop) notAsked(ctx context.Context, d api.Drain, v api.DrainVolume, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.CodeHypervisorUnavailable || e.Details["maybe_done"] == true {
@@ -230,7 +230,7 @@ func (l *Loop) notAsked(ctx context.Context, d api.Drain, v api.DrainVolume, err
 	return l.putOff(ctx, d, v, e)
 }
 
-// putOff makes a volume pending, to be tried again later.
+// putOff makes a volume pending, and delays its next attempt.
 func (l *Loop) putOff(ctx context.Context, d api.Drain, v api.DrainVolume, why *api.Error) error {
 	l.queue.PutOff(keyOf(d, v))
 	v.MigrationID = ""
@@ -238,7 +238,7 @@ func (l *Loop) putOff(ctx context.Context, d api.Drain, v api.DrainVolume, why *
 }
 
 // askOp queries the op of a migration that the registry does not know. An op that ended without
-// that has moved nothing.
+// registering its migration has moved nothing.
 func (l *Loop) askOp(ctx context.Context, d api.Drain, v api.DrainVolume) {
 	l.background(ctx, d, v, func(ctx context.Context) error {
 		o, err := l.op(ctx, d, v)

@@ -49,7 +49,7 @@ func (l *Loop) nextAttempt(ctx context.Context, d api.Drain, v api.DrainVolume) 
 	})
 }
 
-// again reports whether another attempt may follow one with this answer: it was refused
+// again reports whether another attempt may follow an attempt with answer a: the host refused it
 // temporarily, at once or by an undone op, or it moved the volume and the volume has come back.
 func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, id string, a api.TaskAnswer) (bool, error) {
 	if refused := relay.Refusal(a.Status, a.Body); refused != nil {
@@ -57,7 +57,7 @@ func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, id str
 	}
 	begun, err := begun(a.Body)
 	if err != nil {
-		return false, nil //nolint:nilerr // what it says is told where it is heard
+		return false, nil //nolint:nilerr // heard reports the unreadable answer
 	}
 	m, err := l.cfg.Migrations.Get(ctx, begun, store.Viewer{})
 	if api.CodeOf(err) == api.CodeNotFound {
@@ -73,12 +73,14 @@ func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, id str
 	return l.cameBack(ctx, d, m)
 }
 
-// mayFollow reports whether a refusal is temporary, or due to another migration of the volume.
+// mayFollow reports whether a refusal permits another attempt: it is temporary, or due to another
+// migration of the volume.
 func mayFollow(refused *api.Error) bool {
 	return passes(refused) || refused.Code == api.CodeMigrationActive
 }
 
-// passes reports whether a refusal is temporary. A migration's lock is, an operator's is not.
+// passes reports whether a refusal is temporary. A migration's lock is temporary, an operator's
+// lock is not.
 func passes(refused *api.Error) bool {
 	holder, _ := refused.Details["migration_id"].(string)
 	return relay.Passes(refused) || refused.Code == api.CodeInstanceLocked && holder != ""

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package drain empties pools: it requests from hosts the moves of a drain's volumes, as many at a
-// time as the operator has allowed. All state is in the store, and the ids of its requests follow
-// from drain and volume, so the loop may stop at any moment and a new one continues. The package
-// does not know how a volume is moved.
+// time as the operator has allowed. All state is in the store, and the ids of the requests are
+// computed from drain and volume, so the loop may stop at any moment and a new loop continues. The
+// package does not know how a volume is moved.
 package drain
 
 import (

@@ -79,15 +79,16 @@ func (l *Loop) finish(ctx context.Context, d api.Drain) error {
 	return nil
 }
 
-// begin starts the move of a volume, which counts as moving before its host is asked. It leaves a
-// volume for later if its host is not connected, or its instance is locked by another move.
+// begin starts the move of a volume, and reports whether it did. The volume counts as moving
+// before its host is asked. begin waits if the host is not connected, or another volume's
+// migration has locked the instance.
 func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool, error) {
 	if !l.queue.Due(keyOf(d, v)) {
 		return false, nil
 	}
 	volume, err := l.cfg.Volumes.Get(ctx, v.VolumeID, store.Viewer{})
 	if api.CodeOf(err) == api.CodeNotFound {
-		return false, nil // the next refresh settles it
+		return false, nil // the next refresh ends its line
 	}
 	if err != nil {
 		return false, err
@@ -99,7 +100,7 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 		return false, err
 	}
 	host, err := l.cfg.Placement.Mover(ctx, volume, d.ToPool)
-	switch api.CodeOf(err) { //nolint:exhaustive // all others are no answer
+	switch api.CodeOf(err) { //nolint:exhaustive // other codes are handled below
 	case api.CodeHypervisorUnavailable:
 		return false, nil // the host is fenced
 	case api.CodeUnsupportedDisk:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package history keeps the registry's history mark in memory, and detects that the database was
-// restored from a backup: a host shows a mark that is not in this history. It does not access the
-// database, and does not decide which requests to refuse after a restore; package store does.
+// Package history keeps the registry's history mark in memory. It detects that the database was
+// restored from a backup: then a host shows a mark that is not in this history. It does not access
+// the database. Package store decides which requests to refuse after a restore.
 package history
 
 import (
@@ -15,13 +15,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Shown is a mark that a host has shown and that is not in this history.
+// Shown is a mark that a host has shown, and that is not in this history.
 type Shown struct {
 	HostID, HostName string
 	Mark             api.RegistryMark
 }
 
-// History is the registry's view of its own history. It is safe for concurrent use.
+// History is the registry's history, as far as marks need it. It is safe for concurrent use.
 type History struct {
 	mu  sync.Mutex
 	now api.RegistryMark
@@ -45,8 +45,8 @@ func New(now api.RegistryMark, key []byte, proofs []Shown) *History {
 	return h
 }
 
-// Newer returns a positive number if a is newer than b, a negative number if b is newer, and 0 if
-// they are equally old. Both must be of one registry.
+// Newer compares two marks of the same registry: it returns a positive number if a is newer than
+// b, a negative number if b is newer, and 0 if they are equally old.
 func Newer(a, b api.RegistryMark) int {
 	return cmp.Or(cmp.Compare(a.Timeline, b.Timeline), cmp.Compare(a.Seq, b.Seq))
 }
@@ -57,7 +57,7 @@ func (h *History) Signed(mark api.RegistryMark) api.RegistryMark { return sign(h
 // HasSigned reports whether this registry has signed the mark.
 func (h *History) HasSigned(mark api.RegistryMark) bool { return isSigned(h.key, mark) }
 
-// Now returns the mark of the newest history on stable storage.
+// Now returns the mark of the newest change on stable storage.
 func (h *History) Now() api.RegistryMark {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,8 +91,8 @@ func (h *History) AddProof(s Shown) (newest, first bool) {
 	return true, !known
 }
 
-// AddDoubt adds an unsigned mark that is not in this history. It reports whether it is the host's
-// first one.
+// AddDoubt adds an unsigned mark that is not in this history, and reports whether it is the host's
+// first such mark.
 func (h *History) AddDoubt(s Shown) (first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -162,8 +162,8 @@ func (h *History) Restored() bool {
 	return len(h.proofs) > 0
 }
 
-// Doubted returns, sorted, the names of the hosts that show a mark which this registry has neither
-// given out nor signed.
+// Doubted returns the sorted names of the hosts that show a mark which this registry has neither
+// issued nor signed.
 func (h *History) Doubted() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

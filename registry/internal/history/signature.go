@@ -15,7 +15,7 @@ import (
 // NewKey returns a random key for the signatures of marks.
 func NewKey() []byte {
 	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key) // it never returns an error
+	_, _ = rand.Read(key) // rand.Read never returns an error
 	return key
 }
 

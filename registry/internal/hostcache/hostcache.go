@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostcache keeps in memory the parts of hosts' reports that are not worth a commit, and
-// which reports are stored. It does not access the database and has no rules; package store does.
+// Package hostcache keeps in memory the reported values that change too often to be stored each
+// time, and remembers which reports are stored. It does not access the database and has no rules;
+// package store does.
 package hostcache
 
 import (
@@ -22,7 +23,7 @@ type Cache struct {
 	mu              sync.Mutex
 	byID            map[string]*State
 	hostOfMigration map[string]string
-	// foreign has the hosts that run an instance without having it, by instance id.
+	// foreign has, by instance id, the hosts that run an instance of another host.
 	foreign   map[string][]string
 	reporting map[string]chan struct{}
 }
@@ -69,8 +70,8 @@ type State struct {
 	// LastSeen is the time of the host's last report or wait for tasks; zero if there was none
 	// since the start.
 	LastSeen time.Time
-	// brokeOff is the time when the connection of its wait for tasks broke; zero if it was seen
-	// since.
+	// brokeOff is the time when the connection of the host's wait for tasks broke; zero if the
+	// host was seen since.
 	brokeOff time.Time
 	Pools    []api.Pool
 	// PoolsAt is the time of the report of Pools. PoolsFlushed is the PoolsAt of the pools in the
@@ -142,8 +143,8 @@ func (c *Cache) Row(id string) (row Row, found bool) {
 	return s.Row, true
 }
 
-// Update caches the part of a report that is not stored, and reports whether the other part is
-// already stored.
+// Update caches the values of a report that are not stored, and reports whether its other values,
+// with this digest, are already stored.
 func (c *Cache) Update(in api.HostReport, digest string) (stored bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Progress returns the last report of a migration, false if there is none.
+// Progress returns the last reported state of a migration, false if there is none.
 func (c *Cache) Progress(id string) (api.Migration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -31,7 +31,7 @@ func (c *Cache) ProgressOf(hostID string) map[string]api.Migration {
 	return nil
 }
 
-// SetProgress replaces the progress of the open migrations of a host.
+// SetProgress replaces the cached open migrations of a host.
 func (c *Cache) SetProgress(hostID string, live map[string]api.Migration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

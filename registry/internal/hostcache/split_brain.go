@@ -24,8 +24,8 @@ func (c *Cache) SetForeign(hostID string, instances []string) {
 	s.foreign = instances
 }
 
-// SplitBrain returns the name of a host that runs the instance, is not fenced, and is not own (a
-// name or an id); "" if there is none.
+// SplitBrain returns the name of a host other than own that runs the instance and is not fenced,
+// "" if there is none. own is a name or an id.
 func (c *Cache) SplitBrain(instanceID, own string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/reconcile"
 )
 
-// A Subject identifies the object of a migration about which a loop makes calls in order.
+// A Subject identifies an object of a migration. The calls about one subject are made one after
+// the other.
 type Subject struct{ Migration, What string }
 
 // Background makes calls concurrently with a loop, at most one at a time for each subject.
@@ -27,9 +28,9 @@ func NewBackground(moves string, log *slog.Logger, look func()) *Background {
 	return &Background{moves: moves, log: log, queue: reconcile.WorkQueue[Subject]{Ended: look}}
 }
 
-// Go starts a call about a subject, unless one is running or must wait. After a conflict, which
-// means that the move has advanced since, and after success the next call need not wait. After
-// other errors it must, and the loop repeats the call.
+// Go starts a call about a subject, unless one is running or the subject's delay lasts. Success,
+// or a conflict, which means that the move has advanced since, ends the delay. After other errors
+// the loop repeats the call after a delay.
 func (b *Background) Go(ctx context.Context, about Subject, do func(context.Context) error) {
 	b.queue.Go(about, func() error {
 		err := do(ctx)

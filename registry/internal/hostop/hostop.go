@@ -31,14 +31,14 @@ type Relay interface {
 	Do(ctx context.Context, req relay.Request) (status int, body []byte, err error)
 }
 
-// Client makes calls of hosts.
+// Client sends calls to hosts.
 type Client struct {
 	Tasks Tasks
 	Relay Relay
 	// Call identifies the caller for the audit trail.
 	Call store.Call
-	// Every is the shortest interval between two polls of an op. A host that can wait answers at
-	// the end of the op.
+	// Every is the shortest interval between two queries of an op. A host that supports waiting
+	// answers only at the end of the op.
 	Every time.Duration
 }
 
@@ -46,7 +46,7 @@ type Client struct {
 // relay's timeout.
 const opWait = 15 * time.Second
 
-// Request is a call of a host that ends as an op.
+// Request is a call that becomes an op on its host.
 type Request struct {
 	HostID, HostName string
 	// Key is the id of the call, its op and its task.
@@ -70,8 +70,8 @@ type Outcome struct {
 	Untouched, Again bool
 }
 
-// Key returns the id of the call verb of a migration about these objects, after attempt earlier
-// attempts.
+// Key returns the id of a call: its verb, about these objects of a migration, after attempt
+// earlier attempts.
 func Key(migration, verb string, attempt int, about ...string) string {
 	id := migration + "." + verb
 	for _, a := range about {
@@ -90,8 +90,8 @@ func About(e *api.Error, format string, args ...any) *api.Error {
 	return out
 }
 
-// Ask makes a call and waits for the end of its op. A repeated call continues to wait. An error
-// means that the result is not known yet.
+// Ask sends a call and waits for the end of its op. A repeated request waits for the same op. An
+// error means that the result is not known yet.
 func (c *Client) Ask(ctx context.Context, r Request) (Outcome, error) {
 	req, err := c.change(r)
 	if err != nil {
@@ -131,8 +131,8 @@ func (c *Client) AskNow(ctx context.Context, r Request) (Outcome, error) {
 	return Outcome{Answer: answer, Failed: refused, Untouched: true, Again: refused != nil && relay.Passes(refused)}, nil
 }
 
-// AskSurely is Ask, but it always finds out whether the host has begun anything: if the answer does
-// not tell, it looks up the op.
+// AskSurely is Ask, but it always finds out whether the host has begun the call: if the answer
+// leaves this open, AskSurely queries the op.
 func (c *Client) AskSurely(ctx context.Context, r Request) (Outcome, error) {
 	out, err := c.Ask(ctx, r)
 	if err != nil || out.Failed == nil || out.Untouched || out.Op.ID != "" {

@@ -18,10 +18,10 @@ import (
 type Request struct {
 	// Who names the caller in the audit trail.
 	Who string
-	// OpID is the Idempotency-Key of the request, "" for none. An op that makes several requests
-	// gives each its own OpID.
+	// OpID is the Idempotency-Key of the request, "" for none. An op with several requests gives
+	// each request its own OpID.
 	OpID string
-	// Owner separates the OpIDs of its requests from all others; requests with "" share theirs.
+	// Owner is a namespace of OpIDs. Requests with Owner "" share one namespace.
 	Owner string
 	// What names the kind of request, and Body has all its arguments. A repeated OpID must have the
 	// same What and Body.
@@ -29,8 +29,8 @@ type Request struct {
 	Body any
 }
 
-// KeepAnswers is how long an answer is kept for a repeated request: longer than any host with an
-// unfinished op is expected to be silent.
+// KeepAnswers is how long an answer is kept for a repeated request. It is longer than the expected
+// silence of any host with an unfinished op.
 const KeepAnswers = 90 * 24 * time.Hour
 
 // maxHostAnswer bounds the kept answer to a host's request, in bytes: several times the largest

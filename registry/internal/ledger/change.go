@@ -13,8 +13,8 @@ type Change struct {
 	*Tx
 	// At is the time of the change, for all its rows and events.
 	At time.Time
-	// HostName and Epoch are set if a host asks for the change. They apply to events without their
-	// own.
+	// HostName and Epoch are set if a host requests the change. They apply to audit events without
+	// their own.
 	HostName string
 	Epoch    int64
 
@@ -23,19 +23,19 @@ type Change struct {
 	faultPoint func(name string)
 }
 
-// Kept returns the bytes that the change adds to the trail and, after Mutate's do, to the kept
-// answers.
+// Kept returns the number of bytes that the change adds to the trail. After Mutate's do it
+// includes the kept answer.
 func (tx *Change) Kept() int { return tx.kept }
 
-// NewChange returns a change for the caller of req in a running transaction.
+// NewChange returns a change in the running transaction tx, for the caller of req.
 func (l *Ledger) NewChange(tx *Tx, req Request) *Change {
 	return &Change{Tx: tx, At: l.now().UTC().Truncate(time.Microsecond), who: req.Who, opID: req.OpID, faultPoint: l.faultPoint}
 }
 
-// Mutate makes a change, with its audit events and its kept answer, in one transaction. First admit
-// may refuse the caller. If the OpID was used for the same request, Mutate returns the kept answer;
-// if it was used for another request, it returns idempotency_mismatch. Otherwise it calls do. admit
-// and do may run more than once; only the last run counts.
+// Mutate makes a change, with its audit events and kept answer, in one transaction. admit may
+// refuse the caller first. If the OpID was used for the same request, Mutate returns the kept
+// answer; for another request, idempotency_mismatch. Otherwise it calls do. admit and do may run
+// more than once; only the last run counts.
 func Mutate[T any](ctx context.Context, l *Ledger, req Request, admit func(context.Context, *Change) error, do func(context.Context, *Change) (T, error)) (T, error) {
 	var answer, none T
 	hash, err := HashRequest(req.What, req.Body)

@@ -15,15 +15,15 @@ const (
 	// writer wait less often for the two writes to stable storage at the end of a checkpoint. But
 	// lookups of pages in it are slower.
 	checkpointPages = 16384
-	// pagesForWriter is the number of remaining pages that the writer itself may write.
+	// pagesForWriter is how many remaining pages of the log the writer itself may copy.
 	pagesForWriter = 256
 	// checkpointRounds bounds the attempts to reach pagesForWriter.
 	checkpointRounds = 4
 )
 
 // checkpointer keeps the log of commits (WAL) short. A checkpoint of 64 MiB takes as long as
-// hundreds of commits. So it runs concurrently with the writer, which pauses only for the pages
-// added in that time.
+// hundreds of commits. So it runs concurrently with the writer, and the writer pauses only for the
+// pages that were added meanwhile.
 type checkpointer struct {
 	wal     *sqlitedb.Checkpointer
 	writer  *writer

@@ -6,11 +6,11 @@ package ledger
 // Keys never change. Objects that must be read in one snapshot have the same key.
 type Visit[T any] func(key string, thing T) (more bool, err error)
 
-// ChunkRows is the number of objects of a list in memory at a time.
+// ChunkRows is how many objects of a list are in memory at a time.
 const ChunkRows = 64
 
-// InChunks visits the objects after a key. read returns the next chunk, which has all objects with
-// its keys, and whether there may be more.
+// InChunks visits the objects with keys after after. read returns the next chunk, which has all
+// objects with its keys, and whether there may be more.
 func InChunks[T any](after string, key func(*T) string, read func(after string) (chunk []T, more bool, err error), do Visit[T]) error {
 	for {
 		chunk, more, err := read(after)

@@ -10,8 +10,8 @@ import (
 
 const keysQuery = "SELECT key FROM idempotency WHERE key IN (SELECT value FROM json_each(?))"
 
-// lookUpKeys finds the keys of a batch that have answers, with one query. Hardly any key has one,
-// and a query for each key would be a tenth of a change's cost.
+// lookUpKeys finds, with one query, which keys of a batch have answers. Hardly any key has one,
+// and a query for each key would cost a tenth of a change.
 func (t *Tx) lookUpKeys(ctx context.Context, keys []string) error {
 	if len(keys) < 2 {
 		return nil // the change's own query is cheaper

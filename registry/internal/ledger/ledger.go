@@ -71,8 +71,8 @@ func (l *Ledger) Submit(ctx context.Context, do func(context.Context, *Tx) error
 // waits for it.
 const deleteAtOnce = 2000
 
-// DeleteInBatches repeats a statement that deletes at most as many rows as its last parameter,
-// until it deletes fewer. The other parameters are args.
+// DeleteInBatches repeats a statement until it deletes fewer rows than its limit, which is its
+// last parameter. args are the parameters before the limit.
 func (l *Ledger) DeleteInBatches(ctx context.Context, query string, args ...any) error {
 	args = append(args[:len(args):len(args)], deleteAtOnce)
 	for {
@@ -97,7 +97,7 @@ func (l *Ledger) DeleteInBatches(ctx context.Context, query string, args ...any)
 // Checkpoint writes the log of commits into the database file and empties it, as far as no reader
 // needs it.
 func (l *Ledger) Checkpoint(ctx context.Context) error {
-	// Most of it runs concurrently with the writer; the rest below makes every change wait.
+	// This checkpoint runs concurrently with the writer; the rest below makes every change wait.
 	if err := l.checkpointer.checkpoint(ctx); err != nil {
 		return err
 	}

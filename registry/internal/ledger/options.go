@@ -20,16 +20,16 @@ type Options struct {
 	// stable storage but not answered. EVENT is the name of the event and, for a change of state,
 	// the new state. FaultPoint need not return.
 	FaultPoint func(name string)
-	// Cache, if not nil, is notified of changes to cached rows.
+	// Cache, if not nil, is notified when cached rows may have changed.
 	Cache Cache
 	// Now is the wall clock; nil means time.Now.
 	Now func() time.Time
 }
 
 // A Cache keeps rows that changes have read, for later changes. Only the writer's goroutine calls
-// these methods; they must not block.
+// its methods; they must not block.
 type Cache interface {
-	// BeforeExec is called before each statement of a change.
+	// BeforeExec is called before a statement that may write.
 	BeforeExec(query string)
 	// Undo is called after one change was undone.
 	Undo()

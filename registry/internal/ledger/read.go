@@ -28,7 +28,7 @@ func View[T any](ctx context.Context, db *sql.DB, read func(Querier) (T, error))
 	if err != nil {
 		return out, fmt.Errorf("begin to read: %w", err)
 	}
-	// A read has nothing to commit, and a relevant error was returned before.
+	// A read has nothing to commit, and a relevant error was already returned.
 	defer func() { _ = tx.Rollback() }()
 	out, err = read(tx)
 	return out, Unreadable(err)
@@ -64,7 +64,7 @@ func EachRow(ctx context.Context, q Querier, do func(Scanner) (more bool, err er
 	return nil
 }
 
-// QueryAll returns the result of scan for every row; the list is never nil without an error.
+// QueryAll returns the result of scan for every row. Without an error the list is never nil.
 func QueryAll[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
 	all := []T{}
 	err := EachRow(ctx, q, func(row Scanner) (more bool, err error) {

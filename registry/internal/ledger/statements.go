@@ -11,7 +11,7 @@ import (
 // maxStatements bounds the prepared statements. The program has far fewer different queries.
 const maxStatements = 512
 
-// prepared is a statement that its transaction, or the database, closes.
+// prepared is a statement that its transaction or the database closes.
 type prepared struct{ *sql.Stmt }
 
 type statements struct {
@@ -26,8 +26,8 @@ func newStatements(db *sql.DB) *statements {
 	return &statements{db: db, prepared: map[string]prepared{}, unknown: map[string]struct{}{}}
 }
 
-// learn prepares, between two transactions, the queries of the last one. It ignores a query that
-// cannot be prepared: its caller has got the error.
+// learn prepares, between two transactions, the unprepared queries of the last one. It ignores a
+// query that cannot be prepared: the query's caller has got the error.
 func (s *statements) learn(ctx context.Context) {
 	for query := range s.unknown {
 		if len(s.prepared) < maxStatements {

@@ -25,7 +25,7 @@ type Tx struct {
 	wrote bool
 	// broken is a storage error after which SQLite may have ended the transaction itself.
 	broken error
-	// end is the end of the audit trail so far; nil is unknown.
+	// end is the end of the audit trail so far, nil if unknown.
 	end, endBefore *End
 	cache          Cache
 	// answers has false for keys without an answer. Other keys may have one.
@@ -44,7 +44,7 @@ func (t *Tx) commit() error {
 	return nil
 }
 
-// rollback returns no error if SQLite has already done so.
+// rollback undoes the transaction. It returns no error if SQLite has already undone it.
 func (t *Tx) rollback() error {
 	if err := t.tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) && t.broken == nil {
 		return fmt.Errorf("roll back: %w", err)
@@ -83,8 +83,8 @@ func (t *Tx) endChange(ctx context.Context, keep bool) error {
 	return nil
 }
 
-// errNeedsSavepoints means that a refused change has written, and only the whole transaction can be
-// undone.
+// errNeedsSavepoints means that a refused change has written, and without savepoints only the
+// whole transaction can be undone.
 var errNeedsSavepoints = errors.New("a change cannot be undone alone")
 
 func (t *Tx) runNoArgs(ctx context.Context, query string) error {

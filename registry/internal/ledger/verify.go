@@ -33,7 +33,7 @@ func (l *Ledger) VerifyAudit(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// verifyAudit keeps one event in memory at a time.
+// verifyAudit checks the trail, with one event in memory at a time.
 func (l *Ledger) verifyAudit(ctx context.Context, end int64) (n int64, err error) {
 	var prev []byte
 	for n < end {

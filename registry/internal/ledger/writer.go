@@ -54,7 +54,7 @@ type writer struct {
 	// gatherFor is Options.GatherFor; last is the number of changes in the last commit.
 	gatherFor time.Duration
 	last      int
-	// checkpoint receives, without blocking the writer, after every checkpointEvery changes.
+	// checkpoint gets a value after every checkpointEvery changes, without blocking the writer.
 	checkpoint chan struct{}
 	since      int
 }
@@ -65,7 +65,8 @@ type maintenance struct {
 	done chan error
 }
 
-// startWriter: the writer calls announce after each commit, before the changes are answered.
+// startWriter starts the writer. The writer calls announce after each commit, before the changes
+// are answered.
 func startWriter(db *sql.DB, end End, o Options, announce func()) *writer {
 	w := &writer{
 		statements: newStatements(db),
@@ -155,10 +156,10 @@ func (w *writer) run() {
 	}
 }
 
-// fill returns first and the changes that share its commit: all waiting ones and, for a moment,
-// further ones until there are as many as in the last commit. The cost of a commit hardly depends
-// on its number of changes, and clients that were answered together send their next changes
-// together. A single client does not wait.
+// fill returns first and the changes that share its commit: all waiting changes and, for at most
+// gatherFor, further changes until there are as many as in the last commit. The cost of a commit
+// hardly depends on its number of changes, and clients that were answered together send their next
+// changes together. A single client does not wait.
 func (w *writer) fill(first submission) []submission {
 	batch := w.addWaiting([]submission{first})
 	if len(batch) < w.last && w.gatherFor > 0 {
@@ -220,7 +221,7 @@ func (w *writer) commit(batch []submission) {
 	}
 }
 
-// transact fills results. An error means that no change of the batch was made.
+// transact makes a batch of changes and fills results. An error means that no change was made.
 //
 // A savepoint costs more than many changes do, and a refused change has rarely written. So the
 // batch first runs without savepoints. If a change with writes must be undone, the whole batch is
@@ -234,7 +235,7 @@ func (w *writer) transact(batch []submission, results []error) error {
 		return err
 	}
 	if len(batch) == 1 {
-		return nil // its transaction was rolled back
+		return nil // the transaction was rolled back
 	}
 	return w.try(ctx, batch, results, true)
 }

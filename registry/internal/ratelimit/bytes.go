@@ -9,8 +9,8 @@ import (
 )
 
 // Bytes bounds the bytes that each caller uses. The cost of a request is known only afterwards, so
-// a caller may begin a request while it has any budget, and may overdraw it. It is safe for
-// concurrent use.
+// a caller with any budget may begin a request and overdraw the budget. It is safe for concurrent
+// use.
 type Bytes struct {
 	perSecond, burst float64
 
@@ -23,13 +23,13 @@ type account struct {
 	at   time.Time
 }
 
-// NewBytes returns a bound: every caller starts with burst bytes and regains perSecond bytes per
+// NewBytes returns a Bytes: every caller starts with burst bytes and regains perSecond bytes per
 // second.
 func NewBytes(perSecond, burst int) *Bytes {
 	return &Bytes{perSecond: float64(perSecond), burst: float64(burst), callers: map[string]*account{}}
 }
 
-// Allow reports whether the caller has any budget.
+// Allow reports whether the caller's budget is positive.
 func (b *Bytes) Allow(caller string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,7 +62,7 @@ func (b *Bytes) leftOf(a *account, now time.Time) float64 {
 	return min(b.burst, a.left+max(0, now.Sub(a.at).Seconds())*b.perSecond)
 }
 
-// dropIdle drops the callers with a full budget, if there are many callers.
+// dropIdle forgets the callers with a full budget, if there are many callers.
 func (b *Bytes) dropIdle(now time.Time) {
 	if len(b.callers) < manyCallers {
 		return

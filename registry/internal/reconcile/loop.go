@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reconcile runs loops for long work. A loop periodically looks at the stored state and
-// does the next possible steps, and makes calls to hosts concurrently. Only the store keeps state
-// between two looks, so a restarted registry continues. The package must not know the object of the
-// work.
+// Package reconcile runs loops for long work. A loop periodically reads the stored state, does the
+// next possible steps, and makes calls to hosts concurrently. Only the store keeps state between
+// two rounds, so a restarted registry continues. The package must not know the object of the work.
 package reconcile
 
 import (
@@ -27,9 +26,9 @@ type Loop struct {
 	ready     chan struct{}
 }
 
-// NewLoop returns a loop; call Run to start it. name names, in the plural, the objects of the loop.
-// reconcile advances all of them as far as possible now, and is called again even after an error.
-// wait returns when the calls that reconcile started have ended. An interval of 0 means
+// NewLoop returns a loop; call Run to start it. name names, in the plural, the objects of the
+// loop. reconcile advances all objects as far as possible now; it is called again even after an
+// error. wait returns when the calls that reconcile started have ended. An interval of 0 means
 // DefaultEvery.
 func NewLoop(name string, every time.Duration, log *slog.Logger, reconcile func(context.Context) error, wait func()) *Loop {
 	if every == 0 {
@@ -38,11 +37,12 @@ func NewLoop(name string, every time.Duration, log *slog.Logger, reconcile func(
 	return &Loop{name: name, every: every, reconcile: reconcile, wait: wait, log: log, ready: make(chan struct{}), soon: make(chan struct{}, 1)}
 }
 
-// LookAfter makes the loop also look at once when a channel of changed is closed. changed must
-// return a channel that is closed at the first change after the call. Call LookAfter before Run.
+// LookAfter makes the loop reconcile also at each change of the stored state. changed must return
+// a channel that is closed at the first change after the call of changed. Call LookAfter before
+// Run.
 func (l *Loop) LookAfter(changed func() <-chan struct{}) { l.changed = changed }
 
-// LookSoon makes the loop look at once, or again after the present look.
+// LookSoon makes the loop reconcile at once, or again after the present round.
 func (l *Loop) LookSoon() {
 	select {
 	case l.soon <- struct{}{}:
@@ -67,7 +67,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer tick.Stop()
 	logged := false
 	for {
-		// Before the look, to miss no change.
+		// Get the channel first, to miss no change.
 		var changed <-chan struct{}
 		if l.changed != nil {
 			changed = l.changed()

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// The bounds of the delay before a call without an answer, or with a temporary refusal, is
-// repeated.
+// A call without an answer, or with a temporary refusal, is repeated after a delay within these
+// bounds.
 const (
 	firstDelay = 2 * time.Second
 	maxDelay   = time.Minute

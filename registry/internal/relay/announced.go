@@ -28,7 +28,7 @@ func (r *Relay) Announcement(hostID string) (protocol.Announcement, bool) {
 	return protocol.Announcement{}, false
 }
 
-// With returns the request with a body, and with the features that a host needs for it.
+// With returns the request with this body, and with the features that the host needs for it.
 func (r Request) With(body any) (Request, error) {
 	text, err := json.Marshal(body)
 	if err != nil {

@@ -25,8 +25,8 @@ func (r *Relay) Close() {
 	}
 }
 
-// Do sends req to its host and returns the answer, which may be the host's refusal. An error is the
-// registry's own: hypervisor_unavailable if the host is not connected or does not answer (with the
+// Do sends req to its host and returns the host's answer, which may be a refusal. Errors are the
+// registry's: hypervisor_unavailable if the host is not connected or does not answer (with the
 // detail maybe_done if it may have carried out the request), or idempotency_mismatch. If ctx ends
 // first, the task stays as it is.
 func (r *Relay) Do(ctx context.Context, req Request) (status int, body []byte, err error) {
@@ -107,7 +107,7 @@ func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*pen
 	return e, nil
 }
 
-// hostOf returns the id of the stored task's host, which may be another than req's.
+// hostOf returns the id of the stored task's host, which may differ from the host of req.
 func (r *Relay) hostOf(ctx context.Context, req Request, stored api.Task) (string, error) {
 	if req.HostID != "" && stored.Host == req.HostName {
 		return req.HostID, nil
@@ -145,7 +145,8 @@ func (r *Relay) PresentHosts(ctx context.Context, known KnownHosts) ([]string, e
 	return ids, nil
 }
 
-// absent: a registry that has just started does not know present hosts yet.
+// absent returns the error for a host that is not present. A registry that has just started does
+// not know the present hosts yet.
 func (r *Relay) absent(hostID, name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,7 +21,7 @@ const (
 
 type sessions struct {
 	seen []string
-	// back is the time of the last return of a replaced session, duplicated the time when a second
+	// back is the last time a replaced session returned. duplicated is the last time a second
 	// return within duplicateWithin proved a duplicate.
 	back, duplicated time.Time
 }

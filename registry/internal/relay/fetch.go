@@ -11,11 +11,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Fetch returns the tasks of a host, and waits up to wait for the first. session identifies the
-// daemon's process: a new process gets every unanswered task again. A host has one open poll: a new
-// one ends the previous one without tasks, because its connection may be dead. Two daemons that
-// alternate as one host get a conflict (DuplicateSessions). admit may refuse the host. It is called
-// while the poll is open, so that EndPoll can end the poll if admit's answer changes.
+// Fetch returns the tasks of a host; it waits up to wait for the first. session identifies the
+// daemon's process: a new process gets every unanswered task again. A new poll of a host ends the
+// previous one without tasks, because the previous connection may be dead. Two daemons that
+// alternate as one host get a conflict (DuplicateSessions). admit may refuse the host. It is
+// called during the poll, so that EndPoll can end the poll if the result of admit changes.
 func (r *Relay) Fetch(ctx context.Context, call store.Call, hostID, session string, wait time.Duration, admit func() error) ([]api.Task, error) {
 	if err := r.admitSession(ctx, hostID, session); err != nil {
 		return nil, err
@@ -137,8 +137,8 @@ func (r *Relay) forgotten(taskID string) bool {
 	return r.entries[taskID] == nil && time.Since(r.began) >= r.cfg.AnswerTimeout
 }
 
-// handOut returns the queued tasks of a host. It returns changes only after the store has marked
-// them as taken.
+// handOut returns the queued tasks of a host; a task that changes something only after the store
+// has marked it as taken.
 func (r *Relay) handOut(ctx context.Context, h *host, p *poll, call store.Call, hostID string) ([]api.Task, error) {
 	batch := r.dequeue(h, p)
 	var ids []string
@@ -178,7 +178,7 @@ func (r *Relay) handOut(ctx context.Context, h *host, p *poll, call store.Call, 
 	return tasks, nil
 }
 
-// dequeue returns nil for a poll that was replaced.
+// dequeue takes the queued tasks of a host; nil if another poll has replaced p.
 func (r *Relay) dequeue(h *host, p *poll) []*pendingTask {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,17 +190,17 @@ func (r *Relay) dequeue(h *host, p *poll) []*pendingTask {
 	return batch
 }
 
-// lookAgain handles a task that the store did not mark as taken: it has an answer, or it was
-// withdrawn and its wait ends by itself.
+// lookAgain handles a task that the store did not mark as taken. Either it has an answer, or it
+// was withdrawn and the wait for it ends by itself.
 func (r *Relay) lookAgain(ctx context.Context, e *pendingTask) {
 	if _, answer, err := r.cfg.Tasks.Get(ctx, e.id); err == nil && answer != nil {
 		r.settle(e, *answer)
 	}
 }
 
-// Answer passes a host's answer to the waiting callers. For a change the first answer counts. It
-// drops an answer to a read without callers. It makes answers printable, because a host is not
-// trusted and they may be printed on terminals.
+// Answer passes a host's answer to the waiting callers. For a change the first answer counts. An
+// answer to a read without callers is dropped. Answer makes the text printable, because a host is
+// not trusted and callers may print it on terminals.
 func (r *Relay) Answer(ctx context.Context, call store.Call, hostID, taskID string, a api.TaskAnswer) (err error) {
 	if a.Body, err = printable.JSON(a.Body); err != nil {
 		return api.Errorf(api.CodeInvalidArgument, "the answer of task %.80q is no JSON: %v", taskID, err)

@@ -21,7 +21,7 @@ func (e *pendingTask) isOver() bool {
 	}
 }
 
-// join returns the pendingTask with the id, and makes it if there is none. The caller must call
+// join returns the pendingTask with this id, and creates it if there is none. The caller must call
 // leave.
 func (r *Relay) join(id, hostName string) *pendingTask {
 	r.mu.Lock()
@@ -35,8 +35,8 @@ func (r *Relay) join(id, hostName string) *pendingTask {
 	return e
 }
 
-// leave removes a task without callers, unless its host may fetch it: a change is made even if its
-// caller has left.
+// leave ends a caller's wait. It removes a task without callers, except a change that its host may
+// fetch: it is made even if its caller has left.
 func (r *Relay) leave(e *pendingTask) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,8 +53,8 @@ func (r *Relay) leave(e *pendingTask) {
 	}
 }
 
-// offer queues a task for its host, and starts its timeout. A task that the host took before is
-// given out again, because it may not have arrived; the host recognizes it by its id.
+// offer queues a task for its host, and starts the task's timeout. A task that the host took
+// before is sent again, because it may not have arrived; the host recognizes it by its id.
 func (r *Relay) offer(e *pendingTask, hostID string, task api.Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +66,7 @@ func (r *Relay) offer(e *pendingTask, hostID string, task api.Task) {
 	r.enqueue(e)
 }
 
-// enqueue must be called with mu held.
+// enqueue queues a task for its host. The caller must hold mu.
 func (r *Relay) enqueue(e *pendingTask) {
 	h := r.host(e.host)
 	if !slices.Contains(h.queue, e) {
@@ -77,8 +77,8 @@ func (r *Relay) enqueue(e *pendingTask) {
 	}
 }
 
-// finish sets the result of a task, wakes its callers, and removes it. The first result counts. It
-// must be called with mu held.
+// finish sets the result of a task, wakes the task's callers, and removes the task. The first
+// result counts. The caller must hold mu.
 func (r *Relay) finish(e *pendingTask, a api.TaskAnswer, err error) {
 	if e.isOver() {
 		return
@@ -88,7 +88,7 @@ func (r *Relay) finish(e *pendingTask, a api.TaskAnswer, err error) {
 	r.forget(e)
 }
 
-// forget must be called with mu held.
+// forget removes a task from the relay. The caller must hold mu.
 func (r *Relay) forget(e *pendingTask) {
 	if e.expiry != nil {
 		e.expiry.Stop()
@@ -101,7 +101,7 @@ func (r *Relay) forget(e *pendingTask) {
 	}
 }
 
-// settle is finish without mu held.
+// settle is finish for a caller that does not hold mu.
 func (r *Relay) settle(e *pendingTask, a api.TaskAnswer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +113,7 @@ func (r *Relay) settle(e *pendingTask, a api.TaskAnswer) {
 func (r *Relay) expire(e *pendingTask) {
 	r.mu.Lock()
 	over := e.isOver()
-	// A caller that asks from now on gets a new pendingTask.
+	// A later caller gets a new pendingTask.
 	r.forget(e)
 	r.mu.Unlock()
 	if over {

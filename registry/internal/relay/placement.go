@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Getter reads the object that ref names, as far as the viewer may see it.
+// Getter reads the object that ref names, if the viewer may see the object.
 type Getter[T any] interface {
 	Get(ctx context.Context, ref string, as store.Viewer) (T, error)
 }
@@ -67,8 +67,8 @@ func (p Placement) Host(ctx context.Context, ref string) (api.Host, error) {
 	return h, nil
 }
 
-// Volume returns the host to ask about a volume: its migration's host, else a host with it at an
-// instance, else a host that reaches its bytes.
+// Volume returns the host to ask about a volume: the host of its migration or else of its
+// instance, else a host that reaches the volume's bytes.
 func (p Placement) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
 	names, err := p.hostsOf(ctx, v)
 	if err != nil {
@@ -77,7 +77,8 @@ func (p Placement) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
 	return p.First(ctx, names)
 }
 
-// VolumeAt returns the host that ref names, which must reach the volume; with ref "" it is Volume.
+// VolumeAt returns the host that ref names, which must reach the volume. Without ref it returns
+// the result of Volume.
 func (p Placement) VolumeAt(ctx context.Context, v api.Volume, ref string) (api.Host, error) {
 	if ref == "" {
 		return p.Volume(ctx, v)
@@ -100,8 +101,8 @@ func (p Placement) VolumeAt(ctx context.Context, v api.Volume, ref string) (api.
 	return h, nil
 }
 
-// Mover returns the host that moves a volume to a pool, or to a path if toPool is empty: its
-// migration's host, else its instance's, else a host that reaches both locations.
+// Mover returns the host that moves a volume to a pool, or to a path if toPool is empty: the host
+// of its migration or else of its instance, else a host that reaches both locations.
 func (p Placement) Mover(ctx context.Context, v api.Volume, toPool string) (api.Host, error) {
 	if v.MigrationID != "" || !v.Unheld() {
 		return p.Volume(ctx, v)
@@ -172,8 +173,8 @@ func (p Placement) reaching(ctx context.Context, v api.Volume) ([]string, error)
 	return names, nil
 }
 
-// First returns the first host that can be asked now. If there is none it returns the first one, so
-// that the answer names it as away. names must not be empty.
+// First returns the first host that can be asked now. If there is none, it returns the first host,
+// so that the caller's error names it. names must not be empty.
 func (p Placement) First(ctx context.Context, names []string) (api.Host, error) {
 	for _, name := range names {
 		if h, err := p.Host(ctx, name); err == nil && p.Present(h.ID) {
@@ -236,8 +237,8 @@ func (p Placement) Migration(ctx context.Context, ref string) (h api.Host, id st
 }
 
 // Create returns the host that makes a volume: the host that ref names, or else the host with the
-// most free space in the requested pool, or in a pool that the type allows. The host itself checks
-// whether the volume may be there.
+// most free space in the requested pool or a pool that the type allows. That host checks whether
+// the volume may be there.
 func (p Placement) Create(ctx context.Context, ref string, in api.VolumeCreate) (api.Host, error) {
 	if ref != "" {
 		return p.Host(ctx, ref)
@@ -263,7 +264,8 @@ func (p Placement) Create(ctx context.Context, ref string, in api.VolumeCreate) 
 
 const defaultType = "default"
 
-// roomiest returns the host with the most free space in a pool that fits, present hosts first.
+// roomiest returns the host with the most free space in a pool that fits accepts, preferably a
+// present host.
 func (p Placement) roomiest(ctx context.Context, pools []api.Pool, fits func(api.Pool) bool, none error) (api.Host, error) {
 	pools = slices.DeleteFunc(slices.Clone(pools), func(p api.Pool) bool { return !fits(p) })
 	if len(pools) == 0 {

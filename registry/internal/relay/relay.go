@@ -34,7 +34,7 @@ type pendingTask struct {
 	err    error
 }
 
-// host is a host that has polled, or that has a task. The relay's mu guards its fields.
+// host is a host that has polled or has a task. The relay's mu guards its fields.
 type host struct {
 	resume sync.Mutex
 
@@ -54,7 +54,8 @@ type poll struct {
 }
 
 const (
-	// DefaultAnswerTimeout is how long a task may wait to be fetched, and a caller for the answer.
+	// DefaultAnswerTimeout is how long a task may wait until its host fetches it, and a caller for
+	// the answer.
 	DefaultAnswerTimeout = 20 * time.Second
 	// DefaultAbsence is how long a host still counts as present after its last long poll.
 	DefaultAbsence = 30 * time.Second
@@ -74,7 +75,7 @@ type Tasks interface {
 	Withdraw(ctx context.Context, call store.Call, id string) (bool, error)
 }
 
-// Hosts has the hosts that ask for tasks.
+// Hosts has the hosts that fetch tasks.
 type Hosts interface {
 	Get(ctx context.Context, ref string) (api.Host, error)
 }
@@ -90,10 +91,10 @@ type Config struct {
 	Hosts Hosts
 	Trail Trail
 	Log   *slog.Logger
-	// OnBreak, if not nil, is called with the id of a host when its newest poll ends with a broken
-	// connection, before a later poll is admitted. It must not block or call the relay.
+	// OnBreak, if not nil, is called with a host's id when the connection of the host's newest
+	// poll breaks, before a later poll is admitted. It must not block or call the relay.
 	OnBreak func(hostID string)
-	// AnswerTimeout and Absence have the defaults above if they are 0.
+	// AnswerTimeout and Absence default to the constants above if they are 0.
 	AnswerTimeout, Absence time.Duration
 }
 
@@ -127,7 +128,7 @@ type Request struct {
 	// Who names the caller in the audit trail.
 	Who    string
 	Method string
-	Path   string // with its query
+	Path   string // including the query
 	Body   []byte // a JSON document, or nil
 	// Needs has the features that the host needs for the request (protocol.Needs).
 	Needs []string
@@ -136,8 +137,8 @@ type Request struct {
 	// first request.
 	Change bool
 	Key    string
-	// Wait is, for a query of an op, how long the host may wait for the end of the op before it
-	// answers. A host without this feature answers at once.
+	// Wait is how long the host may wait for the end of an op before it answers a query of the op.
+	// A host without this feature answers at once.
 	Wait time.Duration
 	// Asked is the request as its caller made it, for comparison with a repeated request: it may
 	// have names where Path and Body have ids. The zero value means that they are the same.
@@ -160,7 +161,7 @@ func (p *poll) notify() {
 	}
 }
 
-// host must be called with mu held.
+// host returns the host with this id, a new one if needed. The caller must hold mu.
 func (r *Relay) host(id string) *host {
 	h := r.hosts[id]
 	if h == nil {

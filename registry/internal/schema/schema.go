@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package schema has the tables of the registry's database: one SQL file per version, which
-// upgrades the version before. 1.sql makes a new database.
+// Package schema has the tables of the registry's database: one SQL file per version. 1.sql makes
+// a new database; each further file upgrades the previous version.
 package schema
 
 import (

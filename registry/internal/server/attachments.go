@@ -24,9 +24,9 @@ type attachmentAPI struct {
 	refusals    *refusals
 }
 
-// remove passes the request to the attachment's host, which checks whether the guest has
-// the disk. The registry itself deletes the attachment if no host has the instance or, with force,
-// if the host is fenced; then it relies on the operator.
+// remove passes the request to the attachment's host, which checks whether the guest has the disk.
+// If no host has the instance or, with force, if the host is fenced, the registry itself deletes
+// the attachment. With force it relies on the operator's knowledge.
 func (s *attachmentAPI) remove(w http.ResponseWriter, r *http.Request) error {
 	force, err := boolean(r.URL.Query(), "force")
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *attachmentAPI) forceDelete(w http.ResponseWriter, r *http.Request) (don
 	}
 	a, err := s.attachments.Get(r.Context(), httpjson.Reference(r), store.Viewer{})
 	switch {
-	case api.CodeOf(err) == api.CodeNotFound: // perhaps it was deleted by the same request
+	case api.CodeOf(err) == api.CodeNotFound: // this request may have deleted it before
 	case err != nil:
 		return false, err
 	default:

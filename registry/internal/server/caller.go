@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// readCall returns the caller of a change. Over TLS it is the certificate's identity, and a host
-// header may only repeat it. Over the Unix socket it is the peer, or the host in the headers of a
-// local daemon.
+// readCall returns the caller of a change. Over TLS the caller is the certificate's identity, and
+// a host header must not differ. Over the Unix socket the caller is the peer, or the host in the
+// headers of a local daemon.
 func readCall(r *http.Request) (store.Call, error) {
 	hostID := viewerOf(r).HostID
 	readKey := httpjson.IdempotencyKey
@@ -43,9 +43,9 @@ func readCall(r *http.Request) (store.Call, error) {
 	return call, nil
 }
 
-// whoIs returns the caller for the audit trail, followed by the requester in the caller header if a
-// daemon calls. The header of other callers is ignored: any member of a socket's group could name
-// another.
+// whoIs returns the caller for the audit trail; for a daemon also the requester in the caller
+// header. That header of other callers is ignored: any member of a socket's group could name
+// another user.
 func whoIs(r *http.Request) string {
 	who, said := identityOf(r), r.Header.Get(api.CallerHeader)
 	if id, ok := mtls.IdentityOf(r.Context()); ok && id.Kind != mtls.KindHost {
@@ -60,7 +60,7 @@ func whoIs(r *http.Request) string {
 	return who + api.AskedBy + said
 }
 
-// identityOf returns the caller's name by its certificate, or by the socket.
+// identityOf returns the caller's name according to its certificate or the socket.
 func identityOf(r *http.Request) string {
 	if id, ok := mtls.IdentityOf(r.Context()); ok {
 		return id.String()
@@ -71,7 +71,7 @@ func identityOf(r *http.Request) string {
 	return ""
 }
 
-// callerOf returns a name that distinguishes callers for limits: the identity in a certificate, or
+// callerOf returns a name that separates callers for limits: the identity in the certificate, or
 // the user at the Unix socket.
 func callerOf(r *http.Request) string {
 	if p, ok := httpjson.PeerOf(r.Context()); ok {
@@ -87,7 +87,7 @@ func viewerOf(r *http.Request) store.Viewer {
 	return store.Viewer{HostID: r.Header.Get(api.HostHeader)}
 }
 
-// ownHost returns the id of the host in the path. A host may only name itself.
+// ownHost returns the id of the host in the path. It refuses a host that names another host.
 func ownHost(r *http.Request) (string, error) {
 	named := r.PathValue("host")
 	if own := viewerOf(r).HostID; own != "" && own != named {

@@ -134,7 +134,7 @@ func tlsCheck(trouble error) api.Check {
 	}
 }
 
-// renewals has the advice for renewal, by the names of the certificates' lifetimes.
+// renewals has the advice how to renew each certificate, by the name in its lifetime.
 var renewals = map[string]string{
 	"server":    Program + " issue-cert server --replace; nothing needs to be restarted",
 	"authority": "make a new authority in time (" + Program + " init-ca in another directory); every certificate has to be issued anew by it",

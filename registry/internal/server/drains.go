@@ -107,8 +107,8 @@ func (s *drainAPI) sayWhoIsAway(ctx context.Context, d api.Drain) {
 	}
 }
 
-// away returns why a host cannot be asked, nil if it can. A failure to find out must not fail the
-// view.
+// away returns why a host cannot be asked, nil if it can or if this is unknown: the view must not
+// fail.
 func (s *drainAPI) away(ctx context.Context, name string) *api.Error {
 	host, err := s.hosts.Get(ctx, name)
 	switch {

@@ -60,10 +60,10 @@ func (s *estimateAPI) estimate(r *http.Request, call store.Call, in api.Migratio
 }
 
 // freeAt returns the least free space in a pool by the last reports of the guests' hosts, nil if
-// unknown. An empty pool means a path. It refuses a pool that no host has.
+// unknown. pool is "" for a move to a path. freeAt refuses a pool that no host has.
 func (s *estimateAPI) freeAt(ctx context.Context, pool string, v api.Volume) (free *int64, err error) {
 	if pool == "" {
-		return nil, nil //nolint:nilnil // nobody reports paths
+		return nil, nil //nolint:nilnil // no host reports the space at a path
 	}
 	if err := s.pools.CheckKnown(ctx, pool); err != nil {
 		return nil, err

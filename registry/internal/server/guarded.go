@@ -26,7 +26,7 @@ func (s *Server) guarded(routes []httpjson.Route) []httpjson.Route {
 	return routes
 }
 
-// bounded reports whether the caller has limits: all have except administrators of this machine.
+// bounded reports whether the caller has limits. Only administrators of this machine have none.
 func (s *Server) bounded(r *http.Request) bool {
 	if _, ok := mtls.IdentityOf(r.Context()); ok {
 		return true

@@ -35,7 +35,7 @@ func shown[T any](one func(context.Context, string) (T, error)) func(context.Con
 	return func(ctx context.Context, ref string, _ store.Viewer) (T, error) { return one(ctx, ref) }
 }
 
-// write returns a route that answers with the result of do for the body.
+// write returns a route that calls do with the body and answers with the result.
 func write[In, Out any](route routes.Route[In, Out], status int, do func(*http.Request, store.Call, In) (Out, error)) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		call, in, err := readChange[In](r)
@@ -56,7 +56,8 @@ func create[In, Out any](route routes.Route[In, Out], do func(context.Context, s
 	})
 }
 
-// change returns a route that answers with the result of do for the object that the path names.
+// change returns a route that calls do for the object that the path names, and answers with the
+// result.
 func change[In, Out any](route routes.Route[In, Out], do func(context.Context, store.Call, string, In) (Out, error)) httpjson.Route {
 	return write(route, http.StatusOK, func(r *http.Request, call store.Call, in In) (Out, error) {
 		return do(r.Context(), call, httpjson.Reference(r), in)

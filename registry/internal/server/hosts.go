@@ -17,12 +17,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// maxWait bounds a long poll. It is the longest report interval (package store); TCP detects a dead
-// connection earlier.
+// maxWait bounds a long poll. It equals the longest report interval (package store). TCP detects a
+// dead connection earlier.
 const maxWait = 5 * time.Minute
 
-// report handles a host's report. The id in the path must be the same in the body and the
-// certificate; the name in the certificate must be the reported one.
+// report handles a host's report. The path, the body and the certificate must have the same host
+// id, and the certificate must have the reported name.
 func (s *hostAPI) report(r *http.Request, call store.Call, in api.HostReport) (api.Host, error) {
 	id, err := ownHost(r)
 	if err != nil {
@@ -76,8 +76,8 @@ func (s *hostAPI) rejoin(r *http.Request, call store.Call, in api.HostRejoin) (a
 	return s.hosts.Rejoin(r.Context(), call, id, in)
 }
 
-// tasks gives a host its tasks, and waits if there are none. A host that is fenced, or does not
-// know yet that it was, gets none.
+// tasks sends a host its tasks, and waits if there are none. A fenced host gets none until it has
+// rejoined.
 func (s *hostAPI) tasks(w http.ResponseWriter, r *http.Request) error {
 	session, wait, err := pollOf(r.URL.Query())
 	if err != nil {
@@ -133,8 +133,8 @@ func pollOf(query url.Values) (session string, wait time.Duration, err error) {
 	return session, time.Duration(seconds) * time.Second, nil
 }
 
-// admitPoll refuses a host that must release volumes or report first. It uses only memory, because
-// many hosts poll. Hosts.Fence updates that memory before fence ends the host's polls.
+// admitPoll refuses a host that must first release volumes or report. It reads only memory,
+// because many hosts poll. Hosts.Fence updates that memory before fence ends the host's polls.
 func (s *hostAPI) admitPoll(call store.Call, hostID string) error {
 	host, found := s.hosts.Now(hostID)
 	if !found {

@@ -72,8 +72,8 @@ func (s *instanceAPI) unlock(ctx context.Context, call store.Call, ref string, _
 	return s.instances.Unlock(ctx, call, ref)
 }
 
-// unshelve passes the call to the host that is to get the instance. If the request identifies a
-// host, the call has its name, because a daemon recognizes itself by its name.
+// unshelve passes the call to the host that is to get the instance. If the request names a host,
+// the call has the host's name and not its id, because a daemon recognizes itself by its name.
 func (s *instanceAPI) unshelve(w http.ResponseWriter, r *http.Request) error {
 	call, in, err := readChange[api.InstanceUnshelve](r)
 	if err != nil {
@@ -101,8 +101,8 @@ func (s *instanceAPI) unshelve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// wonBy returns the refusal of an unshelve that lost against another host, which only the registry
-// can name; nil if the host has not refused with not_your_host.
+// wonBy returns the refusal of an unshelve after another host has won the instance. Only the
+// registry can name that host. wonBy returns nil unless the host refused with not_your_host.
 func (s *instanceAPI) wonBy(r *http.Request, status int, answer []byte) error {
 	if refused := relay.Refusal(status, answer); refused == nil || refused.Code != api.CodeNotYourHost {
 		return nil
@@ -114,8 +114,8 @@ func (s *instanceAPI) wonBy(r *http.Request, status int, answer []byte) error {
 	return api.Errorf(api.CodeConflict, "cannot unshelve instance %s there: host %s has it, and it is %s", i.Name, i.Host, i.State).With("state", i.State).With("host", i.Host)
 }
 
-// toUnshelve targets the first connected host of those that may unshelve the instance. It first
-// stores the operator's request, without which the host may not claim the instance.
+// toUnshelve returns the first connected host of those that may unshelve the instance. It first
+// stores the operator's request; without it the host may not claim the instance.
 func (s *instanceAPI) toUnshelve(ctx context.Context, r *http.Request, in *api.InstanceUnshelve) (target, error) {
 	plan, err := s.shelf.PlanUnshelve(ctx, httpjson.Reference(r), in.Host)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// Limits per caller on open requests, besides connections (service.Bounds), so that no caller
-// blocks others. Administrators of the registry's machine have none.
+// These limits bound the open requests of each caller, besides connections (service.Bounds), so
+// that no caller blocks others. Administrators of the registry's machine have none.
 const (
 	// maxRequests bounds the requests in progress; more wait.
 	maxRequests = 32

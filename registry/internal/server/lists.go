@@ -21,21 +21,21 @@ import (
 type bound struct{ rows, bytes int }
 
 var (
-	// ofPage bounds a page. It has one thing at least, and all with the same key.
+	// ofPage bounds a page. A page has at least one object, and all objects with the same key.
 	ofPage = bound{1000, 1 << 20}
-	// ofWhole bounds the answer to a caller that does not know pages; a longer list is refused.
+	// ofWhole bounds the answer to a caller that does not support pages; a longer list is refused.
 	ofWhole = bound{1 << 30, 64 << 20}
 )
 
 type walk[T any] func(r *http.Request, after string, do ledger.Visit[T]) error
 
-// list answers with a page of what is visited, or with all of it to a caller that does not know
-// pages.
+// list returns a route that answers with a page of the objects that each visits, or with all to a
+// caller that does not support pages.
 func list[T any](route routes.Route[routes.None, []T], each walk[T]) httpjson.Route {
 	return listFilled(route, each, nil)
 }
 
-// listFilled calls fill after the read.
+// listFilled is list with fill called for each object after the read.
 func listFilled[T any](route routes.Route[routes.None, []T], each walk[T], fill func(context.Context, T) T) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		found := page[T]{bound: ofWhole}
@@ -59,8 +59,8 @@ func listFilled[T any](route routes.Route[routes.None, []T], each walk[T], fill 
 	})
 }
 
-// wantsPages reports whether the caller follows pages. A request that a daemon has passed on
-// announces the features of the program that asked the daemon.
+// wantsPages reports whether the caller supports pages. A request that a daemon has passed on
+// announces the features of the daemon's caller.
 func wantsPages(r *http.Request) bool {
 	return r.URL.Query().Has(routes.AfterParameter) || len(protocol.AnnouncedIn(r.Header).Lacks([]string{protocol.Pages})) == 0
 }
@@ -79,7 +79,7 @@ type row[T any] struct {
 	text  json.RawMessage
 }
 
-// add adds a thing, unless the page is full. Things with one key are not parted.
+// add adds an object, unless the page is full. Objects with the same key are on the same page.
 func (p *page[T]) add(key string, thing T) (more bool, err error) {
 	text, err := json.Marshal(thing)
 	if err != nil {
@@ -93,7 +93,7 @@ func (p *page[T]) add(key string, thing T) (more bool, err error) {
 	return true, nil
 }
 
-// filled returns the page with what fill makes of its things, as far as the bound allows.
+// filled returns the page with the results of fill for its objects, as far as the bound allows.
 func (p *page[T]) filled(fill func(T) T) (page[T], error) {
 	out := page[T]{bound: p.bound}
 	for _, r := range p.rows {
@@ -125,7 +125,7 @@ func (p *page[T]) writeWhole(w http.ResponseWriter, route routes.Route[routes.No
 	return p.write(w, route)
 }
 
-// seen visits what the store lets the caller see.
+// seen visits the objects that the store lets the caller see.
 func seen[T any](each func(ctx context.Context, as store.Viewer, after string, do ledger.Visit[T]) error) walk[T] {
 	return func(r *http.Request, after string, do ledger.Visit[T]) error {
 		return each(r.Context(), viewerOf(r), after, do)
@@ -150,7 +150,7 @@ func inMemory[T any](all func(context.Context, store.Viewer) ([]T, error), key f
 	}
 }
 
-// alike is for what every caller sees alike.
+// alike adapts a function that does not depend on the caller.
 func alike[T any](all func(context.Context) ([]T, error)) func(context.Context, store.Viewer) ([]T, error) {
 	return func(ctx context.Context, _ store.Viewer) ([]T, error) { return all(ctx) }
 }

@@ -22,7 +22,7 @@ const scrapeTimeout = 5 * time.Second
 
 // Metrics are the registry's Prometheus metrics. Their names are part of the public contract.
 type Metrics struct {
-	// Registry is the registry that the metrics server gathers.
+	// Registry is the Prometheus registry that the metrics server exposes.
 	Registry *prometheus.Registry
 	requests *prometheus.HistogramVec
 	commits  prometheus.Histogram

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// migrate passes a migration to a host. A move with all guests paused, or a live move, is led
-// by the registry, and the answer has only its migration.
+// migrate passes a migration to a host. The registry itself leads a move with all guests paused
+// and a live move; their answer has only the migration.
 func (s *volumeAPI) migrate(w http.ResponseWriter, r *http.Request) error {
 	call, err := readCall(r)
 	if err != nil {

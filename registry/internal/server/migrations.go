@@ -35,8 +35,8 @@ func (s *migrationAPI) each(r *http.Request, after string, do ledger.Visit[api.M
 	return s.migrations.Each(r.Context(), query.Get("volume"), all, viewerOf(r), after, do)
 }
 
-// show is migrationNow. For an ended migration it also asks the host, if connected: only its
-// journal has the cost of the migration.
+// show returns a migration. If it has ended, show also asks the host, if connected: only the
+// host's journal has the cost of the migration.
 func (s *migrationAPI) show(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.views.migration(ctx, ref, as)
 	if err == nil && m.LedByRegistry() {
@@ -58,7 +58,7 @@ func (s *migrationAPI) show(ctx context.Context, ref string, as store.Viewer) (a
 	defer cancel()
 	end, err := askHost(ctx, s.relay, registryCaller, host, routes.ShowMigration, m.ID)
 	if err != nil || end.ID != m.ID {
-		return m, nil //nolint:nilerr // the registry knows how it ended; the rest is a courtesy
+		return m, nil //nolint:nilerr // the host's answer is optional
 	}
 	return withHostView(m, validate.ReportedMigration(end)), nil
 }

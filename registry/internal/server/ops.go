@@ -34,7 +34,7 @@ func (s *opAPI) watch(w http.ResponseWriter, r *http.Request) error {
 	var (
 		o     api.Op
 		asked time.Time
-		state string // the migration's state at the last query of the host
+		state string // the migration's state when the host was last queried
 	)
 	return s.streams.send(w, r, func(ctx context.Context) (api.Event, bool, error) {
 		e, over, err := s.event(ctx, o)

@@ -20,9 +20,9 @@ import (
 
 type adoption func(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (workflow.Pause, error)
 
-// orAdopted ends a move with all guests paused that hosts know and the registry does not, because
-// it was restored from a backup. of reports whether an instance's report allows this kind of end.
-// Other migrations are handled by the route.
+// orAdopted ends a move with all guests paused that hosts know and the registry does not know,
+// because its database was restored from a backup. of reports whether the report of one instance
+// allows this kind of end. The route handles all other migrations.
 func (s *pauseAPI) orAdopted(route httpjson.Route, of func(api.SavedInstance) bool, adopt adoption) httpjson.Route {
 	known := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
@@ -59,7 +59,7 @@ func (s *pauseAPI) orAdopted(route httpjson.Route, of func(api.SavedInstance) bo
 
 func asleep(g api.SavedInstance) bool { return g.Asleep }
 
-// anyOf adopts a move with any instance, even if all its guests already run at dst.
+// anyOf accepts a move with any saved instance, even if all its guests already run at dst.
 func anyOf(api.SavedInstance) bool { return true }
 
 // savedFor asks every connected host for its record of a move with all guests paused. It omits

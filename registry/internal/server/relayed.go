@@ -21,10 +21,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// hostParameter names the host if nothing else identifies it. It is not passed on.
+// hostParameter is the query parameter that names the host if nothing else identifies it. It is
+// not passed on.
 const hostParameter = "host"
 
-// target is the destination of a request: the host that must answer it, and the object in its path.
+// target is the destination of a request: the host that must answer, and the object that the path
+// names.
 type target struct {
 	host api.Host
 	// id is the object's id, which replaces its name in the call of the host: the name may mean
@@ -96,7 +98,7 @@ func pathOf(r *http.Request, id string) string {
 	return before + url.PathEscape(id) + after
 }
 
-// readBody decodes a body, and returns it also as JSON to pass on.
+// readBody returns a request's body, decoded and as JSON to pass on.
 func readBody[In any](r *http.Request) (in In, body []byte, err error) {
 	if err := httpjson.Decode(r, &in); err != nil {
 		return in, nil, err
@@ -148,8 +150,7 @@ func (s *forwarder) ask(r *http.Request, asked workflow.TaskRequest, key string,
 	return s.relay.Do(r.Context(), req)
 }
 
-// askedBefore returns the earlier call for a request with this key, without a path if there is
-// none.
+// askedBefore returns the earlier call with this key. If there is none, the call has no path.
 func (s *forwarder) askedBefore(ctx context.Context, key string) (relay.Request, error) {
 	if key == "" {
 		return relay.Request{}, nil

@@ -26,8 +26,8 @@ type retypeAPI struct {
 }
 
 // retype changes the type of a volume: at once if its bytes may stay, else by a migration that
-// changes type and location together at its end. A repeated request takes the same way and gets the
-// same answer.
+// changes type and location together at its end. A repeated request takes the same course and gets
+// the same answer.
 func (s *retypeAPI) retype(w http.ResponseWriter, r *http.Request) error {
 	call, in, err := readChange[api.VolumeRetype](r)
 	if err != nil {
@@ -90,7 +90,8 @@ func (s *retypeAPI) plan(r *http.Request, call store.Call, in api.VolumeRetype) 
 	return out, err
 }
 
-// move returns the call that moves a volume with its new type, or plans that; path selects.
+// move returns the call that moves a volume with its new type, or that plans the move; path
+// selects which.
 func (s *retypeAPI) move(ctx context.Context, plan store.RetypePlan, in api.VolumeRetype, path string) (req relay.Request, err error) {
 	host, err := s.targets.placement.Mover(ctx, plan.Volume, plan.ToPool)
 	if err != nil {

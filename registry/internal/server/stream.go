@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// lookEvery is the interval of a stream without notifications.
+	// lookEvery is the interval of looks without notifications.
 	lookEvery = time.Second
-	// lookPause is its shortest interval.
+	// lookPause is the shortest interval of looks.
 	lookPause = 100 * time.Millisecond
 )
 
@@ -30,10 +30,10 @@ type streams struct {
 	trail    *store.Trail
 }
 
-// send sends the result of look, once and then at every change, until look returns last. The
-// first line is the present state, and its number follows since, so that a disconnected client can
-// ask again and misses nothing. An error before the first line is the answer; a later error ends
-// the stream.
+// send sends the result of look, once and then at every change, until look returns last. The first
+// line is the present state. The events are numbered after since, so a disconnected client can ask
+// again and misses nothing. An error before the first line is the answer; a later error ends the
+// stream.
 func (s *streams) send(w http.ResponseWriter, r *http.Request, look func(context.Context) (e api.Event, last bool, err error)) error {
 	since, err := sequence(r.URL.Query())
 	if err != nil {

@@ -17,8 +17,8 @@ func fillAnnounced(hosts *relay.Relay, h *api.Host) {
 	}
 }
 
-// versionsCheck reports hosts with other versions. Hosts that lack features only get requests that
-// do not need them.
+// versionsCheck warns of hosts with other versions. A host that lacks features only gets requests
+// that do not need them.
 func (s *statusAPI) versionsCheck(ctx context.Context) (api.Check, error) {
 	check := api.Check{Name: "versions", Status: checkOK, Message: "registry and hosts are of one version"}
 	hosts, err := s.Store.Hosts.All(ctx)

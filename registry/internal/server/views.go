@@ -38,11 +38,11 @@ func (s *views) migration(ctx context.Context, ref string, as store.Viewer) (api
 	return s.withProgress(ctx, m), nil
 }
 
-// followed has the states, in order, that a host enters before it notifies the registry.
+// followed has, in order, the states that a host enters before it notifies the registry.
 var followed = []api.MigrationState{api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied}
 
-// withProgress adds the last reported progress of an open migration. Locations and host are the
-// registry's, and so is the state unless the host may be ahead.
+// withProgress adds to an open migration its last reported progress. Locations and host stay as
+// the registry has them; the state too, unless the host may be ahead.
 func (s *views) withProgress(ctx context.Context, m api.Migration) api.Migration {
 	if m.LedByRegistry() {
 		return s.pausedNow(ctx, m)
@@ -114,7 +114,7 @@ func waitedFor(p workflow.Pause, g workflow.PauseInstance) bool {
 	return false
 }
 
-// ends reports whether a move in this phase removes its remaining end.
+// ends reports whether in this phase a move removes its src or dst (Pause.DropEnd).
 func ends(phase workflow.PausePhase) bool {
 	return phase == workflow.PauseCancelling || phase == workflow.PauseRestoring
 }
@@ -124,7 +124,7 @@ func ends(phase workflow.PausePhase) bool {
 func (s *views) waitsFor(ctx context.Context, id string) *api.Error {
 	p, err := s.pauses.Get(ctx, id)
 	if err != nil {
-		return nil //nolint:nilerr // see above
+		return nil //nolint:nilerr // the view must not fail
 	}
 	away := []string{}
 	for _, g := range p.Instances {

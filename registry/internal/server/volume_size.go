@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// setSize sets the size that an operator gives, after a host that reaches the image has
-// reported that the image has this size.
+// setSize gives a volume the size that an operator requests, after a host that reaches the image
+// has reported this size.
 func (s *volumeAPI) setSize(r *http.Request, call store.Call, in api.VolumeSize) (none api.Volume, err error) {
 	if err := in.Check(); err != nil {
 		return none, err

@@ -46,7 +46,7 @@ func (s *targets) toDelete(ctx context.Context, r *http.Request, _ *routes.None)
 	return target{host, v.ID}, err
 }
 
-// toResize targets the volume that the path names, and refuses a volume that cannot be resized.
+// toResize finds the host for a resize, and refuses a volume that cannot be resized.
 func (s *targets) toResize(ctx context.Context, r *http.Request, in *api.VolumeResize) (target, error) {
 	if err := in.Check(); err != nil {
 		return target{}, err
@@ -62,7 +62,7 @@ func (s *targets) toResize(ctx context.Context, r *http.Request, in *api.VolumeR
 	return target{host, v.ID}, err
 }
 
-// toPower targets the instance that the path names, and refuses verb for a locked instance.
+// toPower finds the instance that the path names, and refuses verb for a locked instance.
 func toPower[In any](t *targets, verb string) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
 		i, err := t.instances.Get(ctx, httpjson.Reference(r), store.Viewer{})
@@ -90,9 +90,9 @@ func ofMigration[In any](t *targets) finder[In] {
 	}
 }
 
-// toStart targets the attachment that the path names, at the host that starts a move of its volume.
-// It refuses an instance without a host: there is no guest to keep from src, so the volume is moved
-// as a whole.
+// toStart returns the attachment that the path names, and the host that starts a move of its
+// volume. It refuses an instance without a host, because without a guest the volume is moved as a
+// whole.
 func (s *targets) toStart(ctx context.Context, r *http.Request, in *api.MigrationTarget) (target, error) {
 	if err := s.resolveType(ctx, &in.ToType); err != nil {
 		return target{}, err
@@ -141,8 +141,8 @@ func (s *targets) toDetach(ctx context.Context, r *http.Request, in *api.VolumeD
 	return s.atInstance(ctx, r, &in.Instance, store.CheckDetach)
 }
 
-// atInstance targets the volume that the path names, at the host of the instance in the body, after
-// check.
+// atInstance returns the volume that the path names, and the host of the instance in the body, if
+// check allows both.
 func (s *targets) atInstance(ctx context.Context, r *http.Request, instance *string, check func(api.Volume, api.Instance) error) (to target, err error) {
 	i, err := s.instances.Get(ctx, *instance, store.Viewer{})
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// cancel cancels a move. It does nothing if the volume has moved since, or the move has ended.
+// cancel cancels a move. It does nothing if the volume is already at dst or the move has ended.
 func (l *Loop) cancel(ctx context.Context, p *workflow.Pause, why *api.Error) error {
 	_, err := l.cfg.Phases.Cancel(ctx, call(p), p.Migration.ID, why)
-	switch api.CodeOf(err) { //nolint:exhaustive // those say that it went on meanwhile
+	switch api.CodeOf(err) { //nolint:exhaustive // these codes mean that the move has advanced
 	case api.CodePastPointOfNoReturn, api.CodeNoMigration:
 		return nil
 	case "":
@@ -23,7 +23,7 @@ func (l *Loop) cancel(ctx context.Context, p *workflow.Pause, why *api.Error) er
 }
 
 func (l *Loop) orCancel(ctx context.Context, p *workflow.Pause, err error, format string, args ...any) error {
-	switch api.CodeOf(err) { //nolint:exhaustive // what else is refused stays refused
+	switch api.CodeOf(err) { //nolint:exhaustive // every other refusal is final
 	case "":
 		return nil
 	case api.CodeConflict, api.CodeRegistryUnavailable, api.CodeInternal:

@@ -17,8 +17,8 @@ const (
 	workDrop  = "drop"
 )
 
-// mostAttempts bounds the attempts of a call that can still be undone, because saved guests wait
-// for it.
+// mostAttempts bounds the attempts of a call after which the move can still be cancelled, because
+// saved guests wait for it.
 const mostAttempts = 5
 
 // checkCopy makes the copy host check that it can copy, before anything changes.
@@ -57,8 +57,8 @@ func (l *Loop) copy(ctx context.Context, p *workflow.Pause) error {
 	return nil
 }
 
-// flip makes dst the location of the volume. If dst cannot be, because it is taken or has another
-// size, it cancels the move.
+// flip makes dst the volume's location. If the store refuses dst, because it is taken or has
+// another size, flip cancels the move.
 func (l *Loop) flip(ctx context.Context, p *workflow.Pause, dst *api.Location) error {
 	if dst == nil {
 		return l.cancel(ctx, p, api.Errorf(api.CodeInternal, "host %s has copied volume %s and does not say where to", p.CopyHost.Name, p.Migration.VolumeName))

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// drop makes the copy host remove p.DropEnd, the end of the move that the volume is not at. It must
-// not be called for a move that waits for an operator.
+// drop makes the copy host remove p.DropEnd: src or dst, whichever the volume is not at. Do not
+// call it for a move that waits for an operator.
 func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 	if p.DropEnd == api.DropDst {
 		made, err := l.mayBeMade(ctx, p)
@@ -40,7 +40,7 @@ func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 			if _, err := l.cfg.Results.SetCopy(ctx, call(p), p.Migration.ID, p.Phase, p.Attempt+1, p.DropEnd, nil); err != nil {
 				return err
 			}
-			return v.Failed // try again after a delay
+			return v.Failed // a later round tries again
 		case p.DropEnd == api.DropSrc:
 			return l.dropped(ctx, p, hostop.About(v.Failed, "volume %s was moved, and its source not deleted on host %s", p.Migration.VolumeName, p.CopyHost.Name))
 		}

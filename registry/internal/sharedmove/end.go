@@ -21,8 +21,8 @@ func (l *Loop) resume(ctx context.Context, p *workflow.Pause) (bool, error) {
 	return true, err
 }
 
-// end restores and resumes the instances, makes the copy host remove the other end of the move, and
-// then finishes the move.
+// end restores and resumes the instances, makes the copy host remove p.DropEnd, and then finishes
+// the move. dst may be removed before.
 func (l *Loop) end(ctx context.Context, p *workflow.Pause) error {
 	if resumed, err := l.resume(ctx, p); resumed || err != nil {
 		return err

@@ -38,8 +38,8 @@ func (l *Loop) askHost(ctx context.Context, p *workflow.Pause, h workflow.LiveHo
 	return l.hosts(p).AskSurely(ctx, liveRequest(p, h, c))
 }
 
-// answer records the result of a call; stop is the error that blocks the host until an operator
-// acts.
+// answer records the result of a call. stop is an error after which the host gets no calls until
+// an operator acts.
 func (l *Loop) answer(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall, v hostop.Outcome, stop *api.Error) error {
 	a := workflow.LiveAnswer{Done: v.Failed == nil, Worked: v.Op.Took(), Error: stop}
 	if found := v.Op.Live; a.Done && found != nil {
@@ -73,14 +73,14 @@ func (l *Loop) failed(ctx context.Context, p *workflow.Pause, h workflow.LiveHos
 	ends := c.Verb == workflow.LiveEnd || c.Verb == workflow.LiveUntrack
 	again := v.Again && (ends || c.Attempt+1 < mostAttempts)
 	if c.Verb == workflow.LiveUntrack && !v.Again {
-		stop = why // the move cannot continue without it
+		stop = why // the move cannot continue while writes are tracked
 	}
 	if err := l.answer(ctx, p, h, c, v, stop); err != nil {
 		return err
 	}
 	switch {
 	case again:
-		return v.Failed // try again after a delay
+		return v.Failed // a later round tries again
 	case stop != nil:
 		return nil //nolint:nilerr // it waits for an operator
 	case v.Failed.Code == api.CodeBitmapLost:
@@ -92,7 +92,7 @@ func (l *Loop) failed(ctx context.Context, p *workflow.Pause, h workflow.LiveHos
 	return l.cancel(ctx, p, why)
 }
 
-// final reports whether a copy with this error would fail again.
+// final reports whether the copy would fail again with this error.
 func final(e *api.Error) bool {
 	return e.Code == api.CodeNoSpace || e.Code == api.CodeCopyMismatch || e.Code == api.CodeNeedsOperator
 }
@@ -103,8 +103,8 @@ var doing = map[workflow.LiveVerb]string{
 	workflow.LiveLast: "copy what was written last", workflow.LiveEnd: "end the copying", workflow.LiveUntrack: "end following the writes",
 }
 
-// settleCall finds out the result of a host's previous call that is no longer needed: it withdraws
-// a call that the host has not fetched, and follows any other to its end.
+// settleCall records the result of a host's previous call that is no longer needed. It withdraws
+// the call if the host has not fetched it, and otherwise waits for its end.
 func (l *Loop) settleCall(ctx context.Context, p *workflow.Pause, h workflow.LiveHost) error {
 	v := hostop.Outcome{Failed: api.Errorf(api.CodeConflict, "withdrawn")}
 	if h.Call.Verb != workflow.LiveCheck {
@@ -120,8 +120,8 @@ func (l *Loop) settleCall(ctx context.Context, p *workflow.Pause, h workflow.Liv
 	return l.answer(ctx, p, h, h.Call, v, nil)
 }
 
-// hasten makes a host end the copy of an obsolete generation; settleCall finds out its result. Each
-// request has a new id, because it may be refused temporarily.
+// hasten makes a host end a copy that is no longer needed; settleCall finds out its result. Each
+// request has a new id, because the host may refuse it temporarily.
 func (l *Loop) hasten(ctx context.Context, p *workflow.Pause, h workflow.LiveHost) {
 	if h.Call.Verb != workflow.LiveRound && h.Call.Verb != workflow.LiveLast {
 		return

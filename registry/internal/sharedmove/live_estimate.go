@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// fewUnits is the number of dirty units of a host that are not worth another round.
+// fewUnits is the number of a host's dirty units below which another round is not worthwhile.
 const fewUnits = 64
 
 // standstill is the RAM of a host's guests, and the time to save and restore it by earlier
@@ -42,8 +42,8 @@ func (l *Loop) standstills(ctx context.Context, p *workflow.Pause) (map[string]s
 	return all, nil
 }
 
-// tooMuchRAM refuses a move if saving and restoring the guests' RAM alone exceeds the allowed
-// pause.
+// tooMuchRAM returns a refusal if saving and restoring a host's RAM alone takes longer than the
+// allowed pause.
 func tooMuchRAM(p *workflow.Pause, ram map[string]standstill) *api.Error {
 	for _, h := range p.Live.Hosts {
 		of := ram[h.ID]
@@ -57,8 +57,8 @@ func tooMuchRAM(p *workflow.Pause, ram map[string]standstill) *api.Error {
 	return nil
 }
 
-// mayPause reports whether a pause now fits into the allowed time. It copies the last round's
-// writes while RAM is saved, and then restores RAM.
+// mayPause reports whether a pause now fits into the allowed time. In a pause a host copies the
+// remaining writes while it saves RAM, and then restores RAM.
 func mayPause(l *workflow.Live, ram map[string]standstill) bool {
 	for _, h := range l.Hosts {
 		if h.Dirty < fewUnits*l.UnitBytes {

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// askHosts makes the calls that the store wants of the hosts in the present phase.
+// askHosts makes the calls to hosts that the present phase requires (Pause.LiveNext).
 func (l *Loop) askHosts(ctx context.Context, p *workflow.Pause) {
 	for _, h := range p.Live.Hosts {
 		c, left := p.LiveNext(h)
@@ -25,8 +25,8 @@ func (l *Loop) askHosts(ctx context.Context, p *workflow.Pause) {
 	}
 }
 
-// mostPauses times the allowed pause is the time after which a pause is cancelled and all guests
-// are resumed at src.
+// mostPauses is a factor: after mostPauses times the allowed pause, the move is cancelled and all
+// guests are resumed at src.
 const mostPauses = 3
 
 func tooLong(p *workflow.Pause) *api.Error {
@@ -45,7 +45,8 @@ func notResumed(p *workflow.Pause) *api.Error {
 	return fenced(p)
 }
 
-// beginMaking has dst made if the guests' RAM can be saved and restored in the allowed pause.
+// beginMaking begins to make dst. It cancels the move if saving and restoring the guests' RAM
+// exceeds the allowed pause.
 func (l *Loop) beginMaking(ctx context.Context, p *workflow.Pause) error {
 	ram, err := l.standstills(ctx, p)
 	if err != nil {
@@ -57,7 +58,7 @@ func (l *Loop) beginMaking(ctx context.Context, p *workflow.Pause) error {
 	return l.enter(ctx, p, workflow.PauseMaking)
 }
 
-// made begins tracking once dst exists; the copy host repeats its location.
+// made gets the location of dst from the copy host's repeated answer, and begins tracking.
 func (l *Loop) made(ctx context.Context, p *workflow.Pause) error {
 	l.background.Go(ctx, hostop.Subject{Migration: p.Migration.ID, What: p.CopyHost.ID}, func(ctx context.Context) error {
 		for _, h := range p.Live.Hosts {
@@ -82,8 +83,8 @@ func (l *Loop) madeAt(ctx context.Context, p *workflow.Pause, copier workflow.Li
 	return l.orCancel(ctx, p, err, "volume %s cannot be at its destination", p.Migration.VolumeName)
 }
 
-// afterRound has the guests suspended if the rest fits into the allowed pause, and else begins
-// another round.
+// afterRound suspends the guests if the rest fits into the allowed pause. Otherwise it begins
+// another round, or cancels the move if rounds make no progress.
 func (l *Loop) afterRound(ctx context.Context, p *workflow.Pause) error {
 	ram, err := l.standstills(ctx, p)
 	if err != nil {
@@ -98,8 +99,8 @@ func (l *Loop) afterRound(ctx context.Context, p *workflow.Pause) error {
 	return l.enter(ctx, p, workflow.PauseSwapping)
 }
 
-// trackAgain has the guests of a pause that was called off resumed, and begins to track their
-// writes again.
+// trackAgain continues after a pause that was called off: it resumes the guests, and begins to
+// track their writes again.
 func (l *Loop) trackAgain(ctx context.Context, p *workflow.Pause) error {
 	if resumed, err := l.resume(ctx, p); resumed || err != nil || !p.LiveReady() {
 		return err
@@ -107,7 +108,7 @@ func (l *Loop) trackAgain(ctx context.Context, p *workflow.Pause) error {
 	return l.enter(ctx, p, workflow.PauseTracking)
 }
 
-// flipSaved commits the move to dst, once all guests are saved.
+// flipSaved makes dst the volume's location, once all guests are saved.
 func (l *Loop) flipSaved(ctx context.Context, p *workflow.Pause) error {
 	for _, g := range p.Instances {
 		if g.State != workflow.PauseSaved {

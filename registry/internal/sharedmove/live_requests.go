@@ -59,7 +59,8 @@ func liveVolume(p *workflow.Pause, h workflow.LiveHost) api.LiveVolume {
 	return v
 }
 
-// copyOptions returns the options of a host's copy: all hosts copy at once and share the bandwidth.
+// copyOptions returns the options of one host's copy. All hosts copy at once and share the
+// bandwidth.
 func copyOptions(p *workflow.Pause) api.CopyOptions {
 	o := p.Request.CopyOptions
 	if o.BandwidthBytesPerSecond > 0 {

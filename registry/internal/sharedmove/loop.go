@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sharedmove moves volumes that several guests have, on one host or on several. Either all
-// guests are saved for the copy, or the hosts copy while the guests write, round by round, and the
-// guests are saved for the last one. All state is in the store, and the ids of the calls to hosts
-// follow from the migration, so the loop may stop at any moment and a new one continues. The
-// package does not know how a guest is saved, a write is tracked or a volume is copied.
+// guests are saved during the copy, or the hosts copy in rounds while the guests write, and the
+// guests are saved only for the last round. All state is in the store, and the ids of the calls to
+// hosts are computed from the migration, so the loop may stop at any moment and a new loop
+// continues. The package does not know how a guest is saved, a write is tracked or a volume is
+// copied.
 package sharedmove
 
 import (
@@ -42,7 +43,7 @@ type Results interface {
 	SetCopy(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, attempt int, dropEnd string, why *api.Error) (workflow.Pause, error)
 }
 
-// LiveMoves begins the phases before a pause, and records the calls to the hosts of the guests.
+// LiveMoves begins the phases of a live move, and records the calls to the guests' hosts.
 type LiveMoves interface {
 	Ask(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, hostID string, c workflow.LiveCall) (workflow.Pause, error)
 	Answer(ctx context.Context, call store.Call, id, hostID string, c workflow.LiveCall, a workflow.LiveAnswer) (workflow.Pause, error)
@@ -51,7 +52,7 @@ type LiveMoves interface {
 	Again(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, why *api.Error) (workflow.Pause, error)
 }
 
-// Rates has earlier measurements.
+// Rates has measured rates of saves and restores.
 type Rates interface {
 	Memory(ctx context.Context, host string, bytes int64) (workflow.MemoryRate, error)
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// A part takes the instances of a move from one state to the next, before its volume is copied.
+// A part is a call about each instance of a move before the copy. It takes the instances from one
+// state to the next.
 type part struct {
 	from, to string
 	verb     string
 	request  func(*workflow.Pause, workflow.PauseInstance) hostop.Request
 	ask      func(*hostop.Client, context.Context, hostop.Request) (hostop.Outcome, error)
-	// oneByOne means that the instances of a host follow one after the other.
+	// oneByOne means that a host gets the calls for its instances one after the other.
 	oneByOne bool
 }
 

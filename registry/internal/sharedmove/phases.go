@@ -11,19 +11,21 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// A row is what the loop does in one phase of a move. In a live move the hosts also get the calls
-// that the store wants of them in the phase (Pause.LiveNext).
+// A row has the steps of the loop in one phase of a move. In a live move the hosts also get the
+// calls of Pause.LiveNext.
 type row struct {
 	// stop returns why the move must return to src, nil if it need not. Nil: nothing stops it.
 	stop func(*workflow.Pause) *api.Error
 	// part is the call about each instance, nil if there is none.
 	part *part
-	// late is called while instances are left to the part, nil to wait for them.
+	// late is called while an instance has not completed the part. If late is nil, the loop waits
+	// for it.
 	late func(*Loop, context.Context, *workflow.Pause) error
-	// barrier reports whether the calls to hosts allow next; nil: they always do.
+	// barrier reports whether the results of the calls to hosts allow next. A nil barrier always
+	// does.
 	barrier func(workflow.Pause) bool
-	// next is called after the barrier, once no instance is left to the part. It begins the next
-	// phase, at once or at the end of a call.
+	// next is called after the barrier, once all instances have completed the part. It begins the
+	// next phase, at once or at the end of a call.
 	next func(*Loop, context.Context, *workflow.Pause) error
 }
 
@@ -38,8 +40,8 @@ var pauseAll = map[workflow.PausePhase]row{
 	workflow.PauseDone:       {next: (*Loop).wakeAll},
 }
 
-// live has the phases of a move while all guests write: the rows of pauseAll, and the rounds before
-// the guests are suspended.
+// live has the phases of a move while all guests write: some rows of pauseAll, and the rounds
+// before the guests are suspended.
 var live = with(pauseAll, map[workflow.PausePhase]row{
 	workflow.PauseChecking: {stop: fenced, barrier: workflow.Pause.LiveReady, next: (*Loop).beginMaking},
 	workflow.PauseMaking:   {stop: fenced, barrier: workflow.Pause.LiveReady, next: (*Loop).made},
@@ -91,7 +93,7 @@ func (l *Loop) advance(ctx context.Context, p *workflow.Pause) error {
 // can be resumed without loss.
 const suspendWithin = 10 * time.Second
 
-// lateToSuspend: see suspendWithin.
+// lateToSuspend gives up after suspendWithin: a live move begins again, any other is cancelled.
 func (l *Loop) lateToSuspend(ctx context.Context, p *workflow.Pause) error {
 	if time.Since(p.StoppedAt) < suspendWithin {
 		return nil

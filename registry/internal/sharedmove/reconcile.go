@@ -19,8 +19,8 @@ func New(c Config) *Loop {
 	return l
 }
 
-// reconcile advances every open move as far as possible now. After a conflict, which means that the
-// move has changed since, the next look tries again.
+// reconcile advances every open move as far as possible now. A conflict means that the move has
+// changed since, and the next round tries again.
 func (l *Loop) reconcile(ctx context.Context) error {
 	open, err := l.cfg.Moves.Open(ctx)
 	if err != nil {

@@ -69,8 +69,8 @@ func checkCopyRequest(p *workflow.Pause) hostop.Request {
 	return r
 }
 
-// placeOf returns the location of the volume, dst after the commit point and src before, and the
-// verb for restoring guests there.
+// placeOf returns the location of the volume, src until the flip and then dst, and the verb for
+// restoring guests there.
 func placeOf(p *workflow.Pause) (verb string, at api.Location) {
 	if p.Phase == workflow.PauseRestoring || p.Migration.State == api.MigrationCompleted {
 		return "restore", p.Migration.Dst

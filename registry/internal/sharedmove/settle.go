@@ -10,10 +10,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// settleRest settles an untouched instance at once, and reports whether it did. An instance is
-// untouched if no call to suspend or save it was made since it entered its state, or the call was
-// withdrawn or refused. A suspended instance becomes ready, because there is nothing to restore;
-// any other becomes restored.
+// settleRest ends the work on an instance that was neither suspended nor saved in its present
+// state, and reports whether it did: no such call was made, or the call was withdrawn or refused.
+// A suspended instance becomes ready, because there is nothing to restore. Any other becomes
+// restored.
 func (l *Loop) settleRest(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) (bool, error) {
 	begun, err := l.restBegun(ctx, p, g, g.SaveAttempt)
 	if begun || err != nil {
@@ -30,8 +30,8 @@ func settled(state string) string {
 	return workflow.PauseRestored
 }
 
-// restCall returns the last call that may have suspended or saved an instance since it entered its
-// state. For a pending instance no such call was made.
+// restCall returns the last call that may have suspended or saved an instance in its present
+// state. No such call exists for a pending instance.
 func restCall(p *workflow.Pause, g workflow.PauseInstance) hostop.Request {
 	if g.State == workflow.PauseChecked {
 		return suspendRequest(p, g)
@@ -40,8 +40,8 @@ func restCall(p *workflow.Pause, g workflow.PauseInstance) hostop.Request {
 }
 
 // restBegun reports whether a host may have begun to suspend or save an instance in one of the
-// attempts. A call that failed temporarily may have been begun, whatever the answer to the next
-// one.
+// attempts. A call that failed temporarily counts as begun, whatever the answer to the next
+// attempt.
 func (l *Loop) restBegun(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, attempts int) (bool, error) {
 	for g.SaveAttempt = g.SaveFrom; g.SaveAttempt <= attempts; g.SaveAttempt++ {
 		if begun, err := l.hosts(p).Begun(ctx, restCall(p, g).Key); begun || err != nil {
@@ -51,8 +51,8 @@ func (l *Loop) restBegun(ctx context.Context, p *workflow.Pause, g workflow.Paus
 	return false, nil
 }
 
-// awaitRest waits until it is known whether an instance was suspended or saved. Restored earlier,
-// the instance could be suspended or saved by the same call afterwards.
+// awaitRest waits until it is known whether an instance was suspended or saved. If it were
+// restored earlier, the call in progress could suspend or save it afterwards.
 func (l *Loop) awaitRest(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	v, err := l.hosts(p).Ask(ctx, restCall(p, g))
 	if err != nil {

@@ -70,7 +70,8 @@ func (l *Loop) inBackground(ctx context.Context, p *workflow.Pause, g workflow.P
 	return nil
 }
 
-// restoreOne requests that a host restore an instance and leave it paused, or discard its memory.
+// restoreOne makes a host restore an instance and leave it paused, or discard the instance's
+// memory.
 func (l *Loop) restoreOne(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	v, err := l.hosts(p).Ask(ctx, restoreRequest(p, g))
 	if err != nil {
@@ -101,10 +102,10 @@ func (l *Loop) woken(ctx context.Context, p *workflow.Pause, g workflow.PauseIns
 		if err := l.set(ctx, p, g); err != nil {
 			return err
 		}
-		return v.Failed // try again after a delay
+		return v.Failed // a later round tries again
 	case to == workflow.PauseReady && v.Failed.Code != api.CodeStateForbidden && g.Attempt+1 < restoreTries:
 		// The cause may be temporary (a killed process, a lack of memory), and the saved memory is
-		// valid while the others are paused. Only the registry's own refusal is final.
+		// valid while the other guests are paused. Only state_forbidden is final.
 		l.cfg.Log.Warn("an instance was not restored; it is tried again while the others stand still", "migration", p.Migration.ID, "instance", g.Name, "why", v.Failed)
 		g.Attempt++
 		return l.set(ctx, p, g)

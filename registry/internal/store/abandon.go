@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// orphan: the open migrations of a fenced host keep their locks and reservations. Migrations that
-// the registry leads continue.
+// orphan sets the open migrations of a fenced host to orphaned. They keep their locks and
+// reservations. Migrations that the registry leads continue.
 func (tx migrationTx) orphan(ctx context.Context, hostID string) error {
 	return tx.each(ctx, hostID, " AND m.state <> 'orphaned' AND m.method NOT IN ('"+api.MethodSave+"', '"+api.MethodLive+"')", func(m api.Migration) error {
 		if err := tx.Exec(ctx, "UPDATE migrations SET orphaned_from = state, state = 'orphaned' WHERE id = ?", m.ID); err != nil {
@@ -58,9 +58,9 @@ func (tx migrationTx) stateBefore(ctx context.Context, id string) (state api.Mig
 	return state, nil
 }
 
-// Abandon ends an orphaned migration for an operator: with keep src like a cancelled migration,
-// with keep dst like a completed one. It never keeps a dst that cannot be a whole copy. It keeps a
-// dst that may mix two points in time only with EvenIfCorrupt.
+// Abandon ends an orphaned migration for an operator: like a cancelled migration if in.Keep is
+// src, like a completed one if it is dst. It refuses to keep a dst that cannot be a whole copy. A
+// dst that may mix two points in time needs EvenIfCorrupt.
 func (s *Migrations) Abandon(ctx context.Context, call Call, ref string, in api.MigrationAbandon) (api.Migration, error) {
 	return mutateAudited(ctx, s.trail, call, "migration.abandon", "migration/"+validate.Clip(ref), []any{ref, in}, admitToken, func(ctx context.Context, tx *Tx) (api.Migration, error) {
 		if err := tx.CheckOperator("abandon a migration"); err != nil {
@@ -137,12 +137,13 @@ func dstMayBeWhole(state api.MigrationState) bool {
 	return false
 }
 
-// torn describes a dst while the guest's writes are merged into it, in no particular order.
+// torn describes, for the operator, a dst into which the guest's writes were being merged in no
+// particular order.
 const torn = "If the guest was not switched to it, dst has some of what the guest wrote since the start and lacks the rest, in no order: it may be a corrupt filesystem"
 
 // dstMayBeTorn reports whether dst may be neither the volume at one point in time nor the guest's
-// present disk. The copy of a frozen src is the volume at the start until a complete begins. A
-// mirror is inconsistent until the switch.
+// present disk. Until a complete begins, dst is a copy of the frozen src. From then until the
+// switch it is inconsistent.
 func dstMayBeTorn(m api.Migration, before api.MigrationState) bool {
 	const offline = "offline"
 	switch {

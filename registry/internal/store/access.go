@@ -47,8 +47,8 @@ func owns(ctx context.Context, q ledger.Querier, k Kind, hostID, id string) (yes
 	return yes, nil
 }
 
-// viewVisible reads the object that ref names. It refuses an object that the viewer may not see
-// with not_your_host.
+// viewVisible reads the object that ref names. It returns not_your_host for an object that the
+// viewer may not see.
 func viewVisible[T any](ctx context.Context, db *DB, k Kind, ref string, viewer Viewer, byID func(context.Context, ledger.Querier, string) (T, error)) (T, error) {
 	return ViewOne(ctx, db, k, ref, func(ctx context.Context, q ledger.Querier, id string) (none T, err error) {
 		if viewer.HostID == "" {
@@ -72,8 +72,8 @@ func (v Viewer) visible(condition string) string {
 	return condition
 }
 
-// CheckOwn refuses a host's change of an object that belongs to another host. Operators may change
-// every object.
+// CheckOwn refuses a change, named verb, by a host to an object that belongs to another host.
+// Operators may change every object.
 func (tx *Tx) CheckOwn(ctx context.Context, k Kind, id, verb, name string) error {
 	if tx.host == nil {
 		return nil
@@ -99,7 +99,7 @@ func (tx *Tx) checkSelf(ctx context.Context, ref string) (string, error) {
 	return h.ID, nil
 }
 
-// CheckOperator refuses every host.
+// CheckOperator refuses a change by a host.
 func (tx *Tx) CheckOperator(verb string) error {
 	if tx.host == nil {
 		return nil
@@ -122,7 +122,7 @@ func (tx *Tx) CheckHost(ctx context.Context, ref string, epoch int64) (string, e
 }
 
 // admitEpoch returns stale_epoch if the host is fenced or epoch is not the host's. Otherwise it
-// records the epoch as the token of the change.
+// records epoch as the token of the change.
 func (tx *Tx) admitEpoch(host hostcache.Row, epoch int64) error {
 	if host.Fenced || host.Epoch != epoch {
 		return staleEpoch(host, epoch)
@@ -131,8 +131,8 @@ func (tx *Tx) admitEpoch(host hostcache.Row, epoch int64) error {
 	return nil
 }
 
-// staleEpoch returns the refusal of a host that is fenced, or believes in another epoch than its
-// own.
+// staleEpoch returns the refusal of a host that is fenced, or that uses an epoch other than its
+// present one.
 func staleEpoch(host hostcache.Row, epoch int64) error {
 	if host.Fenced && host.Epoch == epoch {
 		return api.Errorf(api.CodeStaleEpoch, "host %s is fenced in epoch %d; it must let go of what it lost and rejoin", host.Name, host.Epoch).

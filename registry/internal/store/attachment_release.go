@@ -43,8 +43,9 @@ func (s *Attachments) Release(ctx context.Context, call Call, ref string, in api
 	})
 }
 
-// ForceDelete ends one attachment of a fenced host, for an operator, and returns it as it was.
-// Another host must delete it, because only the host can look whether the guest has the disk.
+// ForceDelete ends an attachment of a fenced host, for an operator, and returns it as it was. A
+// host that is not fenced must delete it itself: only the host can check whether the guest has the
+// disk.
 func (s *Attachments) ForceDelete(ctx context.Context, call Call, ref string) (api.Attachment, error) {
 	return mutateAudited(ctx, s.trail, call, "attachment.force_delete", "attachment/"+validate.Clip(ref), ref, admitToken, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
 		if err := tx.CheckOperator("delete an attachment by force"); err != nil {
@@ -79,7 +80,7 @@ func (s *Attachments) ForceDelete(ctx context.Context, call Call, ref string) (a
 }
 
 // removeAttachment removes an attachment without a migration, and its slot. A slot with a boot
-// index stays, empty, with the definition known if not nil.
+// index stays without a volume; its definition becomes known, unless known is nil.
 func (tx *Tx) removeAttachment(ctx context.Context, h attachmentRow, known *api.SlotDefinition) error {
 	if err := tx.storeDetachedDisk(ctx, h, known); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 type reservationTx struct{ *Tx }
 
 // Reserve reserves a volume for an instance, after it has checked every rule in the same
-// transaction. A second reserve with the same attachment id returns the existing attachment.
+// transaction. If the attachment id was used before, it returns the existing attachment.
 func (s *Attachments) Reserve(ctx context.Context, call Call, in api.AttachmentReserve) (api.Attachment, error) {
 	if err := checkReserve(in); err != nil {
 		return api.Attachment{}, err
@@ -73,7 +73,8 @@ type volumeForReserve struct {
 	siblings                []sibling
 }
 
-// A sibling is an existing attachment of the volume; hostID is "" if no host has its instance.
+// A sibling is another attachment of the volume. hostID is "" if no host has the attachment's
+// instance.
 type sibling struct{ id, instanceID, instanceName, hostID string }
 
 const volumeForReserveQuery = `SELECT v.name, v.host_id, l.scope, CASE v.resize_op WHEN '' THEN v.status ELSE 'resizing' END, t.multiattach, v.bootable, v.generation, COALESCE(m.id, ''), ` + LocationColumns + `
@@ -100,8 +101,8 @@ func (tx reservationTx) volume(ctx context.Context, id string) (volumeForReserve
 	return v, err
 }
 
-// same returns the attachment on this host with the requested id, if it exists, or a
-// conflict if it differs from the request.
+// same returns the attachment with the requested id, if it exists. It returns a conflict if that
+// attachment differs from the request.
 func (tx reservationTx) same(ctx context.Context, v volumeForReserve, in api.AttachmentReserve, hostID string) (a api.Attachment, found bool, err error) {
 	for _, n := range v.siblings {
 		if n.id != in.ID || n.hostID != hostID {
@@ -123,7 +124,7 @@ type slotForReserve struct {
 	lock          instanceLock
 	there         bool // the slot exists
 	bootIndex     *int
-	note          string // why a disk in the slot is no volume
+	note          string // why the slot's disk is not a volume
 	taken         string
 	takenBy       string
 }
@@ -161,8 +162,8 @@ func (s slotForReserve) checkHolder(hostID string, root bool) error {
 	return nil
 }
 
-// check: a root slot must be requested explicitly, and its instance must be stopped or
-// shelved_offloaded.
+// check refuses the slot. A root slot must be requested explicitly, and its instance must be
+// stopped or shelved_offloaded.
 func (s slotForReserve) check(in api.AttachmentReserve) error {
 	if err := s.lock.check("attach a volume to", s.instanceName); err != nil {
 		return err
@@ -183,7 +184,7 @@ func (s slotForReserve) check(in api.AttachmentReserve) error {
 	return nil
 }
 
-// check does not determine which hosts reach the volume.
+// check refuses a reservation by every rule except reach (checkAttachReach).
 func (tx reservationTx) check(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
 	switch {
 	case v.movedBy != "":
@@ -221,13 +222,13 @@ func (tx reservationTx) checkMultiattach(ctx context.Context, v volumeForReserve
 	return checkPolicies(ctx, tx, "attach volume "+v.name+" again", v.bootable || in.Root)
 }
 
-// checkAttachReach refuses a host that does not reach the bytes of the volume. If the volume is
-// attached on another host, both hosts must reach the same bytes.
+// checkAttachReach refuses a host that does not reach the volume's bytes. If the volume is
+// attached on another host too, both hosts must reach the same bytes.
 func (tx reservationTx) checkAttachReach(ctx context.Context, v volumeForReserve, hostID string) error {
 	owner, elsewhere := v.hostID, false
 	for _, n := range v.siblings {
 		if n.hostID != hostID && n.hostID != "" {
-			// That this host made the volume does not prove that the other host has the same pool.
+			// If this host made the volume, the other host need not have the same pool.
 			owner, elsewhere = n.hostID, true
 		}
 	}
@@ -266,7 +267,7 @@ func (tx reservationTx) reserve(ctx context.Context, v volumeForReserve, slot sl
 		diskDetails(h.DiskAttachment))
 }
 
-// store: a root volume becomes bootable, like an adopted root volume.
+// store also makes a root volume bootable, like an adopted root volume.
 func (tx reservationTx) store(ctx context.Context, v volumeForReserve, slot slotForReserve, h attachmentRow) error {
 	if !slot.there {
 		if err := tx.Exec(ctx, addSlot, h.InstanceID, h.Device); err != nil {

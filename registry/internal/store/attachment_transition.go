@@ -22,8 +22,8 @@ var attachmentNext = map[api.AttachmentState][]api.AttachmentState{
 	api.AttachmentError:     {api.AttachmentAttaching, api.AttachmentAttached, api.AttachmentDetaching},
 }
 
-// Transition changes the state of an attachment if its present state is in in.From, else
-// it returns a conflict.
+// Transition changes the state of an attachment if its present state is in in.From. Otherwise it
+// returns a conflict.
 func (s *Attachments) Transition(ctx context.Context, call Call, ref string, in api.AttachmentTransition) (api.Attachment, error) {
 	if err := checkAttachmentTransition(in); err != nil {
 		return api.Attachment{}, err
@@ -90,7 +90,8 @@ func (a attachmentRow) checkStep(in api.AttachmentTransition) error {
 	return nil
 }
 
-// shelved refuses to change an attachment of an instance that is shelved and still on its host.
+// shelved refuses a change, named verb, of an attachment of an instance that is shelved and still
+// on its host.
 func (a attachmentRow) shelved(verb string) error {
 	return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `%s`", verb, a.VolumeName, a.InstanceName, shell.Line("volferryctl", "instance", "shelve", a.InstanceName)).
 		With("state", a.instanceState)

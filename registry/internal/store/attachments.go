@@ -27,7 +27,7 @@ const attachmentQuery = "SELECT a.id, a.volume_id, (SELECT name FROM volumes WHE
 	JOIN hosts h ON h.id = i.host_id
 	JOIN locations l ON l.volume_id = a.volume_id AND l.migration_id IS a.migration_id`
 
-// attachmentOrder sorts the attachment at src before the reserved attachment at dst.
+// attachmentOrder sorts by age, and the attachment at src before the reserved one at dst.
 const attachmentOrder = " ORDER BY a.created_us, a.migration_id IS NOT NULL, a.id"
 
 // AttachmentFilter names the volume or the instance of the requested attachments; an empty
@@ -86,8 +86,8 @@ func (v Viewer) attachmentsQuery(filter AttachmentFilter) string {
 	return attachmentQuery + " WHERE " + v.attachedAfter(filter) + " AND (a.volume_id, a.instance_id) <= (?6, ?7) ORDER BY a.volume_id, a.instance_id, a.id"
 }
 
-// attachedAfter omits empty parts of the filter, so that an index serves the others. The rows come
-// after ?4 and ?5.
+// attachedAfter returns the condition for the filter and the key ?4, ?5. It omits empty parts of
+// the filter, so that an index serves the others.
 func (v Viewer) attachedAfter(filter AttachmentFilter) string {
 	condition := v.visible(ownsAttachment) + " AND (a.volume_id, a.instance_id) > (?4, ?5)"
 	if filter.Volume != "" {
@@ -221,7 +221,7 @@ func (tx *Tx) attachmentRowByID(ctx context.Context, id string) (attachmentRow, 
 	return h, nil
 }
 
-// attachmentRowOf is attachmentRow for a change that only the attachment's host may make.
+// attachmentRowOf is attachmentRow, and refuses a change by any host but the attachment's.
 func (tx *Tx) attachmentRowOf(ctx context.Context, ref, hostRef string, epoch int64) (attachmentRow, error) {
 	hostID, err := tx.CheckHost(ctx, hostRef, epoch)
 	if err != nil {

@@ -25,8 +25,8 @@ const (
 	postedPrefix = "posted."
 	// maxEventDetails bounds the details of a posted event, in bytes of JSON.
 	maxEventDetails = 4 << 10
-	// A host may post this many events at once, and one more per interval. The trail is kept for
-	// ever, and this is less than 40 MB a day.
+	// A host may post this many events at once, and then one per interval. The trail is kept for
+	// ever; this limit is less than 40 MB a day.
 	postsAtOnce = 100
 	postEvery   = 10 * time.Second
 )
@@ -56,9 +56,9 @@ func (s *Trail) LastEvents(ctx context.Context, since int64, n int) ([]api.Event
 // call it before Events and then wait.
 func (s *Trail) NextCommit() <-chan struct{} { return s.db.ledger.NextCommit() }
 
-// Verify reads the trail as of the call. It returns the number of events, or an error that
-// names the first changed or missing event. It cannot detect that the end of the trail was cut off;
-// Marks.Observe does, by the marks that hosts show.
+// Verify reads the trail as of the call. It returns the number of events, or an error that names
+// the first changed or missing event. It cannot detect that the trail's end was cut off;
+// Marks.Observe can.
 func (s *Trail) Verify(ctx context.Context) (int64, error) { return s.db.ledger.VerifyAudit(ctx) }
 
 // LastCheck returns the result of the last Verify, false if there was none.
@@ -120,7 +120,7 @@ func checkEventPost(in api.EventPost) error {
 	return nil
 }
 
-// A caller may cause this many audited refusals at once, and one more per interval: the trail is
+// A caller may cause this many audited refusals at once, and then one per interval. The trail is
 // kept for ever, and a refused caller can try without limit.
 const (
 	refusalsAtOnce = 20
@@ -131,10 +131,10 @@ func newRefusalLimit() *ratelimit.Limit {
 	return ratelimit.New(rate.Every(refusalEvery), refusalsAtOnce)
 }
 
-// AuditRefusal adds a refused call to the trail, with the refusal as its result. Use it for calls
-// that matter even when refused (fence, force, abandon) and that do not reach the store. It ignores
-// failures of the registry itself. Beyond a limit per caller it omits refusals; the caller's next
-// event has their number.
+// AuditRefusal adds a refused call to the trail, with the refusal as its result. It is for calls
+// that matter even when refused (fence, force, abandon) and do not reach the store. It ignores
+// failures of the registry. Above a limit per caller it omits refusals; the caller's next event
+// has their number.
 func (s *Trail) AuditRefusal(ctx context.Context, call Call, what, object string, refusal error) error {
 	var e *api.Error
 	if !errors.As(refusal, &e) || e.Code == api.CodeRegistryUnavailable || e.Code == api.CodeInternal {
@@ -163,8 +163,8 @@ func (s *Trail) AuditRefusal(ctx context.Context, call Call, what, object string
 
 const maxRefusal = 1000
 
-// mutateAudited is Mutate, but audits a refusal too: as event what, about object, with the error as
-// its result.
+// mutateAudited is Mutate, and also audits a refusal: as event what, about object, with the
+// refusal as its result.
 func mutateAudited[T any](ctx context.Context, trail *Trail, call Call, what, object string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {
 	v, err := mutateIf(ctx, trail.db, call, what, request, admit, do)
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Call identifies the caller of a change, and the op id.
+// Call identifies the caller of a change and the request.
 type Call struct {
 	// Who names the caller in the audit trail.
 	Who string
-	// Caller names the caller for limits per caller; "" means Who. It is the same for all calls of
-	// one caller.
+	// Caller is a name that is the same for all calls of one caller, for limits per caller. ""
+	// means Who.
 	Caller string
-	// Key is the Idempotency-Key of the request, "" for none. An op that makes several requests
-	// gives each its own key. The keys of one host are separate from another's.
+	// Key is the Idempotency-Key of the request, "" for none. An op with several requests gives
+	// each request its own key. Each host has its own namespace of keys.
 	Key string
 	// Host is the calling daemon's host, nil for an operator. The store refuses the change with
 	// stale_epoch if the host has been fenced since, and with not_your_host if the object is
@@ -23,7 +23,7 @@ type Call struct {
 	Host *HostToken
 }
 
-// HostToken is a host and the epoch that the host believes to be its own.
+// HostToken is a host with the epoch that the host believes is its own.
 type HostToken struct {
 	ID    string
 	Epoch int64
@@ -36,7 +36,7 @@ type HostToken struct {
 // registry's machine.
 func (c Call) Administers() bool { return c.Host == nil || c.Host.Local }
 
-// Tx is a change in progress, with the rules for it.
+// Tx is a change in progress, with the checks that all changes share.
 type Tx struct {
 	*ledger.Change
 	// Call identifies the caller of the change.

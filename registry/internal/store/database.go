@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ratelimit"
 )
 
-// DB is the open database of a registry, with the state in memory that all changes share. It is
+// DB is the open database of a registry, with the values in memory that all changes share. It is
 // safe for concurrent use.
 type DB struct {
 	sqlite      *sqlitedb.DB
@@ -37,11 +37,11 @@ func (s *DB) Close() error {
 	return nil
 }
 
-// MigratedFrom returns the path of the backup that Open made because the database had an older
-// schema, "" if it made none.
+// MigratedFrom returns the path of the backup that Open made before it upgraded an older schema,
+// "" if there is none.
 func (s *DB) MigratedFrom() string { return s.sqlite.MigratedFrom }
 
-// Reader returns the database for reads as of the last commit.
+// Reader returns the database for reads. They see the last commit.
 func (s *DB) Reader() *sql.DB { return s.sqlite.Read }
 
 // Now returns the time of the registry's clock.
@@ -52,8 +52,8 @@ func (s *DB) DeleteInBatches(ctx context.Context, query string, args ...any) err
 	return s.ledger.DeleteInBatches(ctx, query, args...)
 }
 
-// Probe returns nil if the database accepts changes. It does not touch a restored database; use
-// ReadOnly for that.
+// Probe returns nil if the database accepts changes, and for a restored database without a test;
+// use ReadOnly for that.
 func (s *DB) Probe(ctx context.Context) error {
 	if s.history.Restored() {
 		return nil

@@ -14,9 +14,9 @@ import (
 )
 
 // Fence records an operator's statement that the host cannot touch any volume any more. It
-// increments the host's epoch, which makes the host's later requests stale, and orphans the host's
-// open migrations; all locks stay. A host may be fenced again, which ends a rejoin in progress.
-// Fence refuses a host that reports right now with conflict, unless in.EvenIfUp is set.
+// increments the host's epoch, which makes the host's later requests stale. It sets the host's
+// open migrations to orphaned; all locks stay. Another fence of a fenced host ends a rejoin in
+// progress. If the host currently reports, Fence returns a conflict unless in.EvenIfUp is set.
 func (s *Hosts) Fence(ctx context.Context, call Call, ref string, in api.HostFence) (api.Host, error) {
 	return mutateAudited(ctx, s.trail, call, "host.fence", "host/"+validate.Clip(ref), []any{ref, in}, admitFence, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		moves := migrationTx{tx}
@@ -59,8 +59,8 @@ func admitFence(ctx context.Context, db *DB, tx *Tx) error {
 	return nil
 }
 
-// checkSilent refuses to fence a host that currently reports or waits for tasks, unless the
-// operator confirms it: the name may be wrong.
+// checkSilent refuses to fence a host that currently reports or waits for tasks, because the
+// operator may have given the wrong name. in.EvenIfUp confirms the name.
 func (s *Hosts) checkSilent(host hostcache.Row, in api.HostFence) error {
 	last, seen := s.db.hosts.LastSeen(host.ID)
 	if !seen || host.Fenced || in.EvenIfUp || !s.db.isUp(host.ID, last) {
@@ -100,8 +100,8 @@ func (s *Hosts) Rejoin(ctx context.Context, call Call, ref string, in api.HostRe
 	})
 }
 
-// admitRejoin admits a host with any epoch, unless the host may know that the database is from a
-// backup.
+// admitRejoin admits a host with any epoch, unless it has not shown its mark since the start: the
+// mark may prove that the database is from a backup.
 func admitRejoin(ctx context.Context, db *DB, tx *Tx) error {
 	if err := admitWritable(ctx, db, tx); err != nil || tx.Call.Host == nil {
 		return err
@@ -123,13 +123,14 @@ func standingOf(h hostcache.Row) string {
 	return "behind"
 }
 
-// setEpoch: the host then counts as rejoined after a restore.
+// setEpoch sets the epoch and fence of a host, which then counts as rejoined after a restore.
 func (tx *Tx) setEpoch(ctx context.Context, hostID string, epoch int64, fenced bool) error {
 	tx.cache.hosts.invalidate()
 	return tx.Exec(ctx, "UPDATE hosts SET epoch = ?, fenced = ?, behind = 0 WHERE id = ?", epoch, fenced, hostID)
 }
 
-// audit: the host's next report is stored even if it is the same as its last one.
+// audit audits a change of a host. The host's next report is stored even if it is the same as the
+// last one.
 func (s *Hosts) audit(ctx context.Context, tx *Tx, was hostcache.Row, e api.Event) (api.Host, error) {
 	e.Host, e.Object = was.Name, "host/"+was.ID
 	if err := tx.Audit(ctx, e); err != nil {

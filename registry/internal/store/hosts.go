@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Hosts are the hosts, with their epochs and fences.
+// Hosts has the hosts, with their epochs and fences.
 type Hosts struct {
 	db    *DB
 	trail *Trail
@@ -28,8 +28,8 @@ func (s *Hosts) Get(ctx context.Context, ref string) (api.Host, error) {
 	return ViewOne(ctx, s.db, KindHost, ref, s.byID)
 }
 
-// Now returns the host with the id as of the last answered commit, from memory; false if there
-// is none.
+// Now returns the host with the id, from memory, as of the last answered commit; false if there is
+// none.
 func (s *Hosts) Now(id string) (host api.Host, found bool) {
 	row, found := s.db.hosts.Row(id)
 	if !found {
@@ -76,7 +76,7 @@ func (s *Hosts) document(h hostcache.Row) api.Host {
 // Waits records that an admitted host waits for tasks; it counts as a report for LastSeen.
 func (s *Hosts) Waits(hostID string) { s.db.hosts.Touch(hostID, s.db.now()) }
 
-// BrokeOff records that a host's wait for tasks ended with a broken connection. It does not block.
+// BrokeOff records that the connection of a host's wait for tasks broke. It does not block.
 func (s *Hosts) BrokeOff(hostID string) { s.db.hosts.NoteBreak(hostID, s.db.now()) }
 
 // CheckHeard refuses a host that has not reported since the start. It may not know that the

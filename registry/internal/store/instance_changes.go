@@ -18,8 +18,8 @@ import (
 
 type adoptionTx struct{ *Tx }
 
-// Register records an adopted instance, its slots, and each of its disks as a volume with
-// one attachment, in one transaction.
+// Register records an adopted instance and its slots, in one transaction. Each disk becomes a
+// volume with one attachment.
 func (s *Instances) Register(ctx context.Context, call Call, in api.InstanceRegister) (api.Instance, error) {
 	if err := checkInstance(in); err != nil {
 		return api.Instance{}, err
@@ -147,8 +147,8 @@ type Forget struct {
 	Force bool
 }
 
-// Forget removes an instance from the registry and returns it as it was. Its volumes stay,
-// and become available once they have no other attachment. A host that calls it for its own
+// Forget removes an instance from the registry and returns it as it was. The instance's volumes
+// stay, and a volume without another attachment becomes available. A host that forgets its own
 // instance must have checked the disks.
 func (s *Instances) Forget(ctx context.Context, call Call, ref string, how Forget) (api.Instance, error) {
 	return Mutate(ctx, s.db, call, "instance.forget", []any{ref, how.WithDefinition}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
@@ -196,9 +196,9 @@ func (s *Instances) Forget(ctx context.Context, call Call, ref string, how Forge
 	})
 }
 
-// check refuses an instance with a volume that another host reaches. The domain still
-// names that disk, and only its own host would see this before the volume is attached elsewhere. A
-// shelved_offloaded instance has no domain.
+// check refuses an instance with a volume that another host reaches. The domain still names that
+// volume's disk, and only the instance's own host would check this before the volume is attached
+// elsewhere. A shelved_offloaded instance has no domain.
 func (tx instanceForgetTx) check(ctx context.Context, i api.Instance) error {
 	if i.State == api.InstanceShelvedOffloaded {
 		return nil
@@ -251,7 +251,7 @@ func (tx adoptionTx) adoptDisk(ctx context.Context, in api.InstanceRegister, hos
 	return tx.insertAttachment(ctx, attachment{Attachment: a, exclusive: !v.Multiattach})
 }
 
-// adoptNew: the volume gets a multiattach type only if the domain shares the disk.
+// adoptNew registers a disk as a volume, of a multiattach type only if the domain shares the disk.
 func (tx adoptionTx) adoptNew(ctx context.Context, hostID string, d api.AdoptedDisk) error {
 	t, err := typeByRef(ctx, tx, cmp.Or(d.Type, DefaultType))
 	if err != nil {
@@ -266,7 +266,8 @@ func (tx adoptionTx) adoptNew(ctx context.Context, hostID string, d api.AdoptedD
 	}, hostID, api.VolumeAvailable)
 }
 
-// adoptShared has the rules of every attach; in addition the domain must share the disk.
+// adoptShared adopts a disk of a known volume, by the rules of every attach; in addition the
+// domain must share the disk.
 func (tx adoptionTx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Volume, hostID string, d api.AdoptedDisk) error {
 	rules := reservationTx(tx)
 	has := v.Attachments[0]
@@ -297,8 +298,9 @@ func (tx adoptionTx) adoptShared(ctx context.Context, in api.InstanceRegister, v
 	return rules.checkAttachReach(ctx, w, hostID)
 }
 
-// shareDisk: no command changes a disk's definition, but an attached volume gets a shareable one. A
-// root disk must not be replaced like this, because it would lose its boot index.
+// shareDisk advises how to share a disk. No command changes a disk's definition, but an attached
+// volume gets a shareable one. A root disk must not be detached for this, because it would lose
+// its boot index.
 func shareDisk(instance, volume string, d api.AdoptedDisk) string {
 	if api.IsRoot(d.BootIndex) {
 		return fmt.Sprintf("it has to have <shareable/> in a definition that you give to `virsh define` with the instance off, for which no command of virsh or volferryctl is enough (`%s` prints it); then adopt it again",
@@ -312,8 +314,8 @@ func shareDisk(instance, volume string, d api.AdoptedDisk) string {
 		shell.Line("virsh", "detach-disk", "--persistent", "--", instance, d.Device), shell.Line("volferryctl", "instance", "adopt", instance), shell.Line(attach...))
 }
 
-// readopt takes back a volume of a forgotten instance. The volume must be available, and at the
-// disk's location.
+// readopt attaches an existing volume of a forgotten instance. The volume must be available and at
+// the disk's location.
 func (tx adoptionTx) readopt(ctx context.Context, v api.Volume, hostID string, d api.AdoptedDisk) error {
 	if v.Status != api.VolumeAvailable || v.MigrationID != "" {
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot adopt disk %s: its volume %s is %s", d.Device, v.Name, v.Status)

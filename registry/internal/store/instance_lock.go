@@ -49,8 +49,8 @@ func (s *Instances) Unlock(ctx context.Context, call Call, ref string) (api.Inst
 	})
 }
 
-// OwnInstance returns the instance that ref names, for a change (named verb) that hosts may make to
-// their own instances.
+// OwnInstance returns the instance that ref names. The change, named verb, is refused to a host
+// that does not have the instance.
 func (tx *Tx) OwnInstance(ctx context.Context, ref, verb string) (api.Instance, error) {
 	id, err := Resolve(ctx, tx, KindInstance, ref)
 	if err != nil {
@@ -63,8 +63,8 @@ func (tx *Tx) OwnInstance(ctx context.Context, ref, verb string) (api.Instance, 
 	return i, tx.CheckOwn(ctx, KindInstance, id, verb, i.Name)
 }
 
-// LockInstance locks an instance. With op "" it is an operator's lock; otherwise only the migration
-// op may change and unlock the instance.
+// LockInstance locks an instance. Without op it is an operator's lock; otherwise only the
+// migration op may change and unlock the instance.
 func (tx *Tx) LockInstance(ctx context.Context, instanceID, reason, op string) error {
 	i, err := InstanceByID(ctx, tx, instanceID)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Instances are the instances, with their slots and locks.
+// Instances has the instances, with their slots and locks.
 type Instances struct{ db *DB }
 
 // Each visits the instances after a key. A host sees only its own instances.
@@ -135,10 +135,10 @@ func scanSlot(row ledger.Scanner) (slot, error) {
 	return s, err
 }
 
-// CheckNoSplitBrain refuses a change of an instance, named verb, while it runs on another host than
-// hostID, the host that has it ("" for none). An operator may have migrated the guest with virsh,
-// or started a copy of its definition. Only the host where it runs can report this. A change that
-// frees the instance's volumes or changes its disks would make two writers.
+// CheckNoSplitBrain refuses a change of an instance, named verb, while the instance runs on a host
+// other than hostID, which has it ("" for none). An operator may have migrated the guest with
+// virsh, or started a copy of its definition. Only the host where the guest runs can report this.
+// A change that frees the instance's volumes or changes its disks would then cause two writers.
 func (tx *Tx) CheckNoSplitBrain(verb, instanceID, hostID string) error {
 	other := tx.hosts.SplitBrain(instanceID, hostID)
 	if other == "" {
@@ -148,8 +148,8 @@ func (tx *Tx) CheckNoSplitBrain(verb, instanceID, hostID string) error {
 		With("host", other)
 }
 
-// noteSplitBrain sets the note of an instance that runs on a host which does not have it. It
-// replaces the note of the instance's own host, where the domain is off.
+// noteSplitBrain sets the note of an instance that runs on a host that does not have it. It
+// replaces the note of the instance's own host, which only sees the domain off.
 func (s *Instances) noteSplitBrain(i *api.Instance) {
 	if other := s.db.hosts.SplitBrain(i.ID, i.Host); other != "" {
 		i.Note = "it runs on host " + other + ", which does not have it"
@@ -170,7 +170,7 @@ func encodeSlot(d *api.SlotDefinition) (string, error) {
 
 func decodeSlot(text string) (*api.SlotDefinition, error) {
 	if text == "" {
-		return nil, nil //nolint:nilnil // nothing is known of it
+		return nil, nil //nolint:nilnil // the slot has no definition
 	}
 	d := new(api.SlotDefinition)
 	if err := json.Unmarshal([]byte(text), d); err != nil {

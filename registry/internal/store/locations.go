@@ -25,9 +25,9 @@ func LocationFields(l *api.Location) []any {
 	return []any{&l.Pool, &l.Name, &l.Path, &l.Format, &l.SizeBytes, &l.Backing, &l.ImageBytes, &l.LUKSSecret, &l.Identity}
 }
 
-// scopeOf returns the scope of a host's location, within which the location is unique. A path in
-// the directory of a shared pool is visible to other hosts, with or without the pool's name, and so
-// is a network address.
+// scopeOf returns the scope of a host's location. A location is unique within its scope. The scope
+// is shared for a path in the directory of a shared pool, whether or not the location names the
+// pool, and for a network address.
 func scopeOf(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (string, error) {
 	if medium.Of(l.Path).Remote {
 		return scopeShared, nil
@@ -49,10 +49,10 @@ func InSharedPool(ctx context.Context, q ledger.Querier, hostID string, l api.Lo
 	return scope == scopeShared, err
 }
 
-// basesReachedBy returns the condition that host hostID reaches every base image of a linked clone
-// of host ownerID: both hosts share the pool of each base image at the same path. A clone in a
-// shared pool over a base image on a local disk is complete on one host only. The arguments are SQL
-// expressions for the two ids and the location's backing.
+// basesReachedBy returns the SQL condition that host hostID reaches every base image of a linked
+// clone of host ownerID: both hosts share its pool at the same path. A clone in a shared pool over
+// a local base image is complete on one host only. The arguments are SQL expressions for the two
+// ids and the clone's backing.
 func basesReachedBy(hostID, ownerID, backing string) string {
 	return fmt.Sprintf(`NOT EXISTS (SELECT 1 FROM json_each(CASE %[3]s WHEN '' THEN '[]' ELSE %[3]s END) base WHERE NOT EXISTS (
 		SELECT 1 FROM pools hp JOIN pools op ON op.name = hp.name AND op.path = hp.path
@@ -64,9 +64,9 @@ func basesReachedBy(hostID, ownerID, backing string) string {
 var reachesQuery = `SELECT EXISTS (SELECT 1 FROM pools WHERE host_id = ?1 AND name = ?2 AND shared = 1)
 	AND ` + basesReachedBy("?1", "?3", "?4")
 
-// Reaches reports whether a host reaches the bytes at a location of ownerID: the location is its
-// own or, with all base images, in a shared pool that the host also has. An export over TCP is in
-// reach of its owner only, because hosts do not report whether they can connect.
+// Reaches reports whether a host reaches the bytes at a location of ownerID: the host is the
+// owner, or it also has the shared pool of the location and of all base images. Only the owner
+// reaches an export over TCP, because hosts do not report whether they can connect.
 func Reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope string, l api.Location) (yes bool, err error) {
 	switch {
 	case scope != scopeShared:
@@ -80,8 +80,8 @@ func Reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope strin
 	return yes, nil
 }
 
-// reserveLocation stores that a volume is at l or, with a migrationID, will be. If l is taken, it
-// returns an error with the code taken.
+// reserveLocation stores that a volume is at l, or with a migrationID that it will be. If l is
+// taken, it returns an error with the code taken.
 func (tx *Tx) reserveLocation(ctx context.Context, volumeID, migrationID, hostID string, l api.Location, taken api.Code) error {
 	l, err := inItsPool(ctx, tx, hostID, l)
 	if err != nil {
@@ -99,16 +99,17 @@ func (tx *Tx) reserveLocation(ctx context.Context, volumeID, migrationID, hostID
 	return tx.ExecAll(ctx, InsertLocation(volumeID, migrationID, scope, l))
 }
 
-// InsertLocation returns the statement that stores that a volume is at l or, with a migrationID,
-// will be. The location is unique within scope.
+// InsertLocation returns the statement that stores a volume's location l or, with a migrationID,
+// its future location. The location is unique within scope.
 func InsertLocation(volumeID, migrationID, scope string, l api.Location) ledger.Step {
 	return ledger.SQL(`INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing, image_bytes, luks_secret, identity)
 		VALUES (?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		volumeID, migrationID, scope, l.Pool, l.Name, l.Path, l.Format, l.SizeBytes, l.Backing, l.ImageBytes, l.LUKSSecret, l.Identity)
 }
 
-// checkPoolReported refuses a pool that the host has not reported: policies and sharing are known
-// of reported pools only. A host that has just made the pool reports it and repeats the request.
+// checkPoolReported refuses a pool that the host has not reported, because its sharing and
+// properties are unknown. A host that has just made the pool must report it and repeat the
+// request.
 func (tx *Tx) checkPoolReported(ctx context.Context, hostID string, l api.Location) error {
 	if l.Pool == "" {
 		return nil
@@ -125,8 +126,8 @@ func (tx *Tx) checkPoolReported(ctx context.Context, hostID string, l api.Locati
 }
 
 // inItsPool sets the pool of a location given by path, if the path is in the directory of one of
-// the host's pools of files (isOfFiles). Then two mount points of one export name the same image,
-// and a drain of the pool finds it.
+// the host's pools of files (isOfFiles). Then a location has one name on hosts with different
+// mount points, and a drain of the pool finds it.
 func inItsPool(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (api.Location, error) {
 	if l.Pool != "" || l.Path == "" {
 		return l, nil
@@ -146,8 +147,8 @@ func inItsPool(ctx context.Context, q ledger.Querier, hostID string, l api.Locat
 }
 
 // holderQuery looks up the path and the name in the pool separately, because each has its own
-// index. The same path on two hosts is one location, unless one of the hosts has a pool of its own
-// there.
+// index. The same path on two hosts is one location, unless one of the hosts has its own pool at
+// that path.
 const holderQuery = `SELECT v.name, COALESCE(l.migration_id, '') FROM (
 		SELECT volume_id, migration_id FROM locations
 		WHERE path <> '' AND path = ?2 AND (scope = ?1 OR (scope = 'shared' AND ?3 = '') OR (?1 = 'shared' AND pool = ''))
@@ -156,7 +157,7 @@ const holderQuery = `SELECT v.name, COALESCE(l.migration_id, '') FROM (
 		WHERE pool <> '' AND name <> '' AND scope = ?1 AND pool = ?3 AND name = ?4
 	) l JOIN volumes v ON v.id = l.volume_id LIMIT 1`
 
-// locationHolder returns "" if nothing is at l. The unique indexes refuse most conflicts too, but
+// locationHolder returns the holder of l, or "". The unique indexes refuse most conflicts too, but
 // they miss a path in a pool of several hosts and do not name the holder.
 func (tx *Tx) locationHolder(ctx context.Context, hostID string, l api.Location) (string, error) {
 	scope, err := scopeOf(ctx, tx, hostID, l)

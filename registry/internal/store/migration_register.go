@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// Register locks a volume for a migration and reserves its dst, before the host changes
-// anything. If a host has the volume at an instance, it also reserves a second attachment at dst. A
-// second register with the same migration id returns the existing migration.
+// Register locks a volume for a migration and reserves its dst, before the host changes anything.
+// If a host has the volume at an instance, Register also reserves a second attachment at dst. If
+// the migration id was used before, it returns the existing migration.
 func (s *Migrations) Register(ctx context.Context, call Call, in api.MigrationRegister) (api.Migration, error) {
 	if err := checkMigration(in); err != nil {
 		return api.Migration{}, err
@@ -186,7 +186,8 @@ func CheckDst(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeT
 	return checkTypeAllows(ctx, q, t, hostID, dst)
 }
 
-// InsertMigration locks the volume and reserves dst, and an attachment there if needed.
+// InsertMigration stores a migration, locks the volume, and reserves dst and, if needed, an
+// attachment there.
 func (tx *Tx) InsertMigration(ctx context.Context, v api.Volume, t api.VolumeType, hostID string, in api.MigrationRegister) error {
 	src, err := json.Marshal(v.Location)
 	if err != nil {

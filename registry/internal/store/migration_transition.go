@@ -14,10 +14,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// Transition changes the state of a migration if its present state is in in.From.
-// Completed makes dst the volume's location and frees src; cancelled and error free dst; all three
-// unlock the volume. Once a migration is completing, dst is freed only if the host sets
-// NotSwitched: the volume was not switched to dst.
+// Transition changes the state of a migration if its present state is in in.From. Completed makes
+// dst the volume's location and frees src; cancelled and error free dst; all three unlock the
+// volume. Once a migration is completing, they free dst only if the host sets NotSwitched: the
+// volume was not switched to dst.
 func (s *Migrations) Transition(ctx context.Context, call Call, ref string, in api.MigrationTransition) (api.Migration, error) {
 	if err := checkTransition(in); err != nil {
 		return api.Migration{}, err
@@ -90,8 +90,8 @@ func (tx migrationTx) checkOwner(ctx context.Context, m api.Migration, in api.Mi
 	return nil
 }
 
-// checkState is the compare of a compare-and-swap. done: the same op has made this transition and
-// lost the answer.
+// checkState is the comparison of a compare-and-swap. done means that the same op has already made
+// this transition and lost the answer.
 func (tx migrationTx) checkState(ctx context.Context, m api.Migration, in api.MigrationTransition) (done bool, err error) {
 	var op string
 	if err := tx.QueryRowContext(ctx, "SELECT op_id FROM migrations WHERE id = ?", m.ID).Scan(&op); err != nil {
@@ -118,7 +118,7 @@ func dropsDst(to api.MigrationState) bool {
 }
 
 // mayBeSwitched reports whether the volume may already be at dst. Once the host has announced
-// completing, only the host can tell.
+// completing, only the host knows.
 func mayBeSwitched(m api.Migration) bool {
 	return m.State == api.MigrationCompleting || m.State == api.MigrationNeedsOperator
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// open reports whether a migration in this state holds the lock of its volume, and dst. An orphaned
-// migration does.
+// open reports whether a migration in this state still has its volume's lock and its dst. An
+// orphaned migration has both.
 func open(state api.MigrationState) bool { return !state.Final() }
 
 // MigrationOpen is the SQL condition that migration m is open. The partial index that serves as the
@@ -62,8 +62,8 @@ func (s *Migrations) Each(ctx context.Context, volumeRef string, all bool, viewe
 	})
 }
 
-// migrationsQuery returns the query for a chunk of migrations. The few open ones are found by a
-// partial index, not among the many finished ones.
+// migrationsQuery returns the query for a chunk of migrations. It finds the few open migrations by
+// a partial index, not among the many finished ones.
 func (v Viewer) migrationsQuery(volume string, all bool) string {
 	which, key := v.visible(ownsMigration), "m.id"
 	if volume != "" {
@@ -159,9 +159,9 @@ type Progress struct {
 	changed *ledger.Notifier
 }
 
-// Of returns the last reported phase, progress and rate of a migration; false if
-// there is none. They are in memory only and may be older than the stored state. For state and
-// locations use Migration.
+// Of returns the last reported phase, progress and rate of a migration; false if there is none.
+// These values are in memory only and may be older than the stored state. For state and locations
+// use Migrations.Get.
 func (s *Progress) Of(id string) (api.Migration, bool) { return s.db.hosts.Progress(id) }
 
 // Next returns a channel that is closed at the next report of migrations after the call. To

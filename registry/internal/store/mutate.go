@@ -12,13 +12,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// An admission refuses a caller that may not make a change now.
+// An admission refuses a caller that may not make the change now.
 type admission func(context.Context, *DB, *Tx) error
 
-// Mutate is ledger.Mutate after a check of the caller's token. It refuses a fenced host, or an
-// epoch that is not the host's, with stale_epoch. It refuses a host that has not reported since the
-// start with registry_unavailable, because the host's mark may prove that the database is from a
-// backup.
+// Mutate is ledger.Mutate after a check of the caller's token. It returns stale_epoch for a fenced
+// host, or an epoch that is not the host's, and registry_unavailable for a host that has not
+// reported since the start, because the host's mark may prove that the database is from a backup.
 func Mutate[T any](ctx context.Context, db *DB, call Call, what string, request any, do func(context.Context, *Tx) (T, error)) (T, error) {
 	if call.Host == nil {
 		return mutateIf(ctx, db, call, what, request, admitToken, do)

@@ -14,7 +14,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// replace: volumes in a pool that is now shared become visible to all hosts with the pool.
+// replace stores a host's pools. Volumes in a pool that is now shared become visible to all hosts
+// with the pool.
 func (tx poolTx) replace(ctx context.Context, hostID string, pools []api.Pool) error {
 	if pools == nil {
 		return nil
@@ -99,7 +100,7 @@ func (s *Pools) scan(row ledger.Scanner) (api.Pool, error) {
 	return p, err
 }
 
-// fill: a silent host may use the pool for more than it last reported.
+// fill adds the last reported sizes and uses; a silent host's uses are unknown.
 func (s *Pools) fill(hostID string, p *api.Pool) {
 	reported := s.db.hosts.FillPool(hostID, p)
 	last, seen := s.db.hosts.LastSeen(hostID)

@@ -11,19 +11,19 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// reachedBy returns the condition that host h reaches the bytes of volume v at location l: the
-// location is the host's own, or in a shared pool that the host also has. The arguments are aliases
-// of tables.
+// reachedBy returns the SQL condition that host h reaches the bytes of volume v at location l: the
+// host is the volume's own, or it also has the shared pool of the location. The arguments are
+// aliases of tables.
 func reachedBy(h, v, l string) string {
 	return fmt.Sprintf(`(%[3]s.scope = %[1]s.id OR %[3]s.scope = 'shared' AND (%[2]s.host_id = %[1]s.id
 		OR EXISTS (SELECT 1 FROM pools rp WHERE rp.host_id = %[1]s.id AND rp.name = %[3]s.pool AND rp.shared = 1)
 			AND %[4]s))`, h, v, l, basesReachedBy(h+".id", v+".host_id", l+".backing"))
 }
 
-// moverQuery selects the hosts that reach volume ?1, with whether each has pool ?2 (true for "", a
-// path) and the number of other volumes of the volume's instances that it does not reach. It sorts
-// hosts with active pools first, then hosts that had such an instance last, then the host of the
-// volume's row.
+// moverQuery selects the hosts that reach volume ?1: whether each has pool ?2 (true for "", a
+// path), and the number of other volumes of the volume's instances that it does not reach. It
+// sorts fenced hosts last, hosts with active pools first, then hosts that had such an instance
+// last, then the host of the volume's row.
 var moverQuery = `SELECT h.id, ?2 = '' OR EXISTS (SELECT 1 FROM pools p WHERE p.host_id = h.id AND p.name = ?2),
 		(SELECT COUNT(*) FROM attachments a
 			JOIN attachments oa ON oa.instance_id = a.instance_id AND oa.volume_id <> a.volume_id
@@ -45,9 +45,9 @@ type mover struct {
 }
 
 // Movers returns the ids of the hosts that can move an unheld volume to a pool, or to a path if
-// toPool is empty, best first. They reach both locations, and as many as possible of the other
-// volumes of the volume's instances: a move must not scatter the volumes of a shelved instance
-// while some host could unshelve it.
+// toPool is empty, best first. These hosts reach both locations, and as many as possible of the
+// other volumes of the volume's instances. Otherwise a move could scatter the volumes of a shelved
+// instance, so that no host can unshelve it.
 func (s *Volumes) Movers(ctx context.Context, volumeID, toPool string) ([]string, error) {
 	return ledger.View(ctx, s.db.sqlite.Read, func(q ledger.Querier) ([]string, error) {
 		scan := ledger.ScanInto(func(m *mover) []any { return []any{&m.hostID, &m.hasPool, &m.unreached} })

@@ -28,7 +28,7 @@ const (
 	reportsPerSecond = 2
 )
 
-// Reports stores what hosts report of themselves, their pools, instances and migrations.
+// Reports stores the hosts' reports about themselves, their pools, instances and migrations.
 type Reports struct {
 	db       *DB
 	hosts    *Hosts
@@ -39,15 +39,15 @@ type Reports struct {
 }
 
 // Receive stores a host's report and returns the host with the registry's mark. A new host gets
-// epoch 1. A fenced host, or one with another epoch than the registry's, gets stale_epoch; only the
-// time of its last report changes. Epoch 0 means that the host has lost its state; Receive accepts
-// it if the host was never fenced.
+// epoch 1. A fenced host, or a host with an epoch other than the registry's, gets stale_epoch, and
+// only the time of its last report changes. Epoch 0 means that the host has lost its state;
+// Receive accepts it if the host was never fenced.
 //
-// Nil pools or migrations mean that the daemon does not know them now: the last reported ones stay.
-// Reports have no op id: only the last one counts.
+// Nil pools or migrations mean that the daemon does not know them now, and the last reported ones
+// stay. A report has no op id, because only the last report counts.
 //
-// A digest alone stands for the whole report that was answered with it. If that is not the host's
-// last stored report, Receive returns a conflict with DetailReportWhole.
+// A report may consist of a digest alone; it stands for the last whole report with this digest. If
+// that is not the host's last stored report, Receive returns a conflict with DetailReportWhole.
 func (s *Reports) Receive(ctx context.Context, call Call, in api.HostReport) (api.Host, error) {
 	if err := validate.Report(in); err != nil {
 		return api.Host{}, err
@@ -64,9 +64,9 @@ func (s *Reports) Receive(ctx context.Context, call Call, in api.HostReport) (ap
 	} else {
 		s.db.history.ClearDoubt(in.ID)
 	}
-	// An unchanged report is refused too, so that the host can show why the registry does not work.
-	// So is a report with an older epoch: after stale_epoch the host would release volumes by an
-	// outdated state of the registry.
+	// Refuse an unchanged report too, so that the host can show why the registry does not work.
+	// Refuse also a report with an older epoch: after stale_epoch the host would release volumes
+	// by an outdated state of the registry.
 	err := s.db.writable()
 	if err != nil {
 		return api.Host{}, err
@@ -94,7 +94,7 @@ func (s *Reports) Receive(ctx context.Context, call Call, in api.HostReport) (ap
 	return h, nil
 }
 
-// take returns the host and the report's digest.
+// take stores a report, and returns the host and the report's digest.
 func (s *Reports) take(ctx context.Context, call Call, in api.HostReport, host hostcache.Row, now time.Time) (hostcache.Row, string, error) {
 	digest, err := reportDigest(in)
 	if err != nil {
@@ -193,8 +193,9 @@ func (s *Reports) storeHost(ctx context.Context, tx *Tx, in api.HostReport) (hos
 	return tx.hostRow(ctx, in.ID)
 }
 
-// nameTaken refuses a host because another id has its name: another machine, or this machine before
-// it was reinstalled. If the other host reports right now, it is another machine.
+// nameTaken returns the refusal of a host because another id has its name: another machine, or
+// this machine before it was reinstalled. If the other host reports right now, it is another
+// machine.
 func (s *Reports) nameTaken(ctx context.Context, tx *Tx, name string) error {
 	h, err := scanHostRow(tx.QueryRowContext(ctx, hostQuery+" WHERE name = ?", name))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // above all epochs of the lost history.
 const epochsOfTimeline = 1 << 20
 
-// RestoreAcceptance is an operator's statement that a restored database was compared with the
+// RestoreAcceptance is an operator's statement that the restored database was compared with the
 // hosts.
 type RestoreAcceptance struct {
 	Evidence string
@@ -31,10 +31,10 @@ type RestoreAcceptance struct {
 // fence.
 //
 // Every host gets a new epoch, because the epochs of the lost history are unknown. With the old
-// ones, a host that was fenced there would be refused for ever, a host that does not know of its
-// fence would be believed, and hosts would use attachments that the database does not know. No host
-// is fenced: each releases the volumes that it no longer has, and rejoins. CheckNotBehind protects
-// those volumes until then.
+// epochs, a host that was fenced in the lost history would be refused for ever, a host that does
+// not know of its fence would be believed, and hosts would use attachments that the database does
+// not know. No host is fenced: each releases the volumes that it no longer has, and rejoins. Until
+// then CheckNotBehind protects those volumes.
 func (s *Marks) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptance) (api.RegistryMark, error) {
 	if err := validate.Evidence("evidence", in.Evidence); err != nil {
 		return api.RegistryMark{}, err
@@ -90,8 +90,8 @@ func (s *Marks) renewEpochs(ctx context.Context, tx *Tx, timeline int64) error {
 	return nil
 }
 
-// CheckNotBehind refuses to give a host a volume while another host that reaches the volume has not
-// rejoined since a restore: that host may have the volume from the lost history. A host that
+// CheckNotBehind refuses to give a volume to a host while another host that reaches the volume has
+// not rejoined since a restore: that host may have the volume from the lost history. A host that
 // rejoins releases such volumes. An operator who fences a host states that it cannot touch them.
 func (tx *Tx) CheckNotBehind(ctx context.Context, verb, volume string, l api.Location, hostID string) error {
 	behind, err := tx.hostsBehind(ctx)

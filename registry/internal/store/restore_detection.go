@@ -52,14 +52,14 @@ type Marks struct {
 	onDoubt    func(host string)
 }
 
-// Now returns the mark of the newest history on stable storage, from memory.
+// Now returns, from memory, the mark of the newest change on stable storage.
 func (s *Marks) Now() api.RegistryMark { return s.db.history.Now() }
 
-// Observe compares a mark that a host shows with the registry's history. A mark outside of this
-// history with this registry's signature proves that the database was restored from a backup, or
-// that the end of its audit trail was cut off; the store becomes read-only. An unsigned mark is one
-// host's claim: the store refuses that host, until it shows another mark or a restore is accepted.
-// Marks of other registries and of older timelines prove nothing.
+// Observe compares a mark that a host shows with the registry's history. A mark that is not in
+// this history but has this registry's signature proves that the database was restored from a
+// backup, or that the end of its audit trail was cut off; the store becomes read-only. An unsigned
+// mark is one host's claim: the store refuses that host until it shows another mark or a restore
+// is accepted. Marks of other registries and older timelines prove nothing.
 func (s *Marks) Observe(ctx context.Context, hostID, name string, m api.RegistryMark) error {
 	now := s.db.history.Now()
 	if m.RegistryID != now.RegistryID || m.Timeline < now.Timeline || m.Seq <= 0 {
@@ -93,7 +93,7 @@ func (s *Marks) Observe(ctx context.Context, hostID, name string, m api.Registry
 func (s *Marks) keepProof(ctx context.Context, hostID, name string, m api.RegistryMark) error {
 	return s.db.ledger.Submit(ctx, func(ctx context.Context, tx *ledger.Tx) error {
 		if s.db.history.Now().Timeline > m.Timeline {
-			return nil // a restore has been accepted since
+			return nil // a restore has been accepted meanwhile
 		}
 		_, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO restore_proofs (host_id, host, timeline, seq, hash) VALUES (?, ?, ?, ?, ?)",
 			hostID, name, m.Timeline, m.Seq, m.Hash)
@@ -119,7 +119,7 @@ func (s *Marks) inHistory(ctx context.Context, now, m api.RegistryMark) (bool, e
 	return err == nil && hex.EncodeToString(hash) == m.Hash, nil
 }
 
-// ReadOnly reports whether the store refuses changes because hosts know a newer history; reason
+// ReadOnly reports whether the store refuses changes because hosts know a newer history. reason
 // includes the operator's next action.
 func (s *DB) ReadOnly() (reason string, yes bool) {
 	reason = s.history.Reason()
@@ -133,8 +133,8 @@ func (s *DB) writable() error {
 	return api.Errorf(api.CodeRegistryUnavailable, "nothing was changed, because %s", s.history.Reason())
 }
 
-// Doubted returns, sorted, the names of the hosts that show a mark which this registry has neither
-// given out nor signed. The store refuses all their requests.
+// Doubted returns the sorted names of the hosts that show a mark which this registry has neither
+// issued nor signed. The store refuses all requests of these hosts.
 func (s *Marks) Doubted() []string { return s.db.history.Doubted() }
 
 // admitCompared refuses the changes of a host that has not shown its mark since the start: its

@@ -25,8 +25,8 @@ type RetypePlan struct {
 	ToPath  string
 }
 
-// IsMove reports whether Retype has refused a retype only because the volume has to be moved,
-// and the caller allows the move.
+// IsMove reports whether Retype refused only because the volume must be moved, and the caller
+// allows the move.
 func IsMove(refusal error) bool { return api.AsError(refusal).Details[detailMove] != nil }
 
 const detailMove = "to"
@@ -38,7 +38,7 @@ func (p RetypePlan) to() string {
 	return p.ToPath
 }
 
-// Retypes are changes of the types of volumes.
+// Retypes changes the types of volumes.
 type Retypes struct {
 	db    *DB
 	pools *Pools
@@ -67,8 +67,8 @@ func (s *Retypes) Plan(ctx context.Context, ref string, in api.VolumeRetype) (Re
 	})
 }
 
-// Retype changes the type of a volume without moving it. If a move is needed, it refuses:
-// with conflict if the caller allows the move, which is a migration, and with policy_denied if not.
+// Retype changes the type of a volume without moving it. If a move is needed, Retype refuses: with
+// conflict if the caller allows a migration, and with policy_denied if not.
 func (s *Retypes) Retype(ctx context.Context, call Call, ref string, in api.VolumeRetype) (api.Volume, error) {
 	if err := checkRetype(in); err != nil {
 		return api.Volume{}, err

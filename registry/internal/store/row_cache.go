@@ -39,11 +39,12 @@ func (c *rowCache) Reset() {
 	clear(c.attachments)
 }
 
-// A change of a host must call invalidate first.
+// hostRows caches rows of hosts. A change of a host must call invalidate first.
 type hostRows struct {
 	byID   map[string]hostcache.Row
 	byName map[string]hostcache.Row
-	// behind has the hosts that have not rejoined since a restore, if behindKnown.
+	// behind has the hosts that have not rejoined since a restore. It is valid only with
+	// behindKnown.
 	behind      []hostcache.Row
 	behindKnown bool
 	// changed means that the rows may come from an uncommitted change.
@@ -71,7 +72,7 @@ const maxAttachments = 4096
 // too.
 type attachmentCache map[string]attachmentRow
 
-// The statements of attach and detach change no row that is read with another attachment. The
+// These statements, for attach and detach, do not change the cached rows of other attachments. The
 // caller must update the cache for its own attachment.
 const (
 	addSlot         = "INSERT INTO slots (instance_id, device, boot_index, note) VALUES (?, ?, NULL, '')"

@@ -63,20 +63,20 @@ func (s *Pools) unshare(ctx context.Context) error {
 	})
 }
 
-// SharedPools describes how pools are known as shared: by the site's configuration, or by reports
-// of hosts since the registry started.
+// SharedPools describes how the registry knows which pools are shared: from the site's
+// configuration, or from the hosts' reports since the registry started.
 type SharedPools struct {
 	// Confirmed means that the configuration names the shared pools.
 	Confirmed bool
 	// AnyHost has the pools that the configuration names without hosts.
 	AnyHost []string
-	// Reported has the pools that hosts report as shared and that the configuration does not
-	// confirm. Without Confirmed they count as shared; with it they do not, and each is listed with
-	// its host.
+	// Reported has the pools that hosts report as shared and the configuration does not confirm.
+	// If Confirmed is false, they count as shared. If it is true, they do not, and each is listed
+	// with its host.
 	Reported []string
 }
 
-// Shared returns how pools are known as shared.
+// Shared returns how the registry knows which pools are shared.
 func (s *Pools) Shared() SharedPools {
 	out := SharedPools{Confirmed: s.shared != nil}
 	for _, pool := range slices.Sorted(maps.Keys(s.shared)) {
@@ -143,9 +143,9 @@ func (tx poolTx) nameLocations(ctx context.Context, hostID string, pools []api.P
 }
 
 // isOfFiles reports whether every file in the directory of the pool is in the pool, under its own
-// name. A pool of devices may have a directory with other devices: pools of disks and of LUNs use
+// name. The directory of a pool of devices may have other devices: pools of disks and LUNs use
 // directories of the whole host, such as /dev, and libvirt does not know the thin volumes of a
-// volume group. Only hosts find out which pool has a device.
+// volume group. Only the host can find a device's pool.
 func isOfFiles(p api.Pool) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, p.Type)
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/schema"
 )
 
-// Store is an open registry: its database, and a part for each subject. It is safe for concurrent
-// use.
+// Store is an open registry: its database, with a field for each kind of object. It is safe for
+// concurrent use.
 type Store struct {
 	*DB
 	Volumes     *Volumes
@@ -70,17 +70,15 @@ type Options struct {
 	// from a backup, with the reason that ReadOnly returns. It must not block.
 	OnReadOnly func(reason string)
 	// OnDoubt, if not nil, is called with the name of every host that begins to show a mark which
-	// this registry has neither given out nor signed. It must not block.
+	// this registry has neither issued nor signed. It must not block.
 	OnDoubt func(host string)
 	// SharedPools, if not nil, has the site's shared pools with the names or ids of their hosts;
 	// nil hosts allow every host that reports the pool as shared. The store ignores other reports
-	// of sharing: they would give a host access to other hosts' volumes in a pool of that name. If
-	// SharedPools is nil, the store believes every host.
+	// of sharing, which would give a host access to other hosts' volumes in a pool of that name.
+	// If SharedPools is nil, the store believes every host.
 	SharedPools map[string][]string
-	// FaultPoint, if not nil, is called where a test may stop the registry: with
-	// EVENT.before_commit when an audit event is written but not stored, and with
-	// EVENT.after_commit when it is on stable storage but not answered. EVENT is the name of the
-	// event and, for a change of state, the new state. FaultPoint need not return.
+	// FaultPoint, if not nil, is called where a test may stop the registry
+	// (ledger.Options.FaultPoint).
 	FaultPoint func(name string)
 }
 

@@ -70,7 +70,7 @@ func (tx careTx) seen(ctx context.Context, ref, verb string, advice func(api.Vol
 }
 
 // wasAsked reports whether the calling host has taken, and not yet answered, a task about the
-// volume. The condition is on the task; ?2 is the path of the volume.
+// volume that meets condition, an SQL condition. In condition ?2 is the path of the volume.
 func (tx careTx) wasAsked(ctx context.Context, condition, volumeID string) (asked bool, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM tasks WHERE host_id = ?1 AND state = 'taken' AND "+condition+")",
 		tx.host.ID, "/v1/volumes/"+volumeID).Scan(&asked); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// volumeNext has the statuses that a host may request after each status. Reserved and in-use follow
-// from attachments alone. BeginResize and EndResize set resizing.
+// volumeNext has the statuses that a host may request after each status. Reserved and in-use
+// depend on attachments alone. BeginResize and EndResize set resizing.
 var volumeNext = map[api.VolumeStatus][]api.VolumeStatus{
 	api.VolumeCreating:  {api.VolumeAvailable, api.VolumeError, api.VolumeDeleting},
 	api.VolumeAvailable: {api.VolumeDeleting, api.VolumeError},

@@ -14,9 +14,9 @@ import (
 
 type volumeTx struct{ *Tx }
 
-// Identify stores the identity of a volume's device as a host has read it, and returns the
-// volume. Only an operator may change a stored identity (Update): the path may now name
-// another device.
+// Identify stores the identity of a volume's device as a host has read it, and returns the volume.
+// It refuses another identity than the stored one, because the path may now name another device;
+// an operator may change it (Update).
 func (s *Volumes) Identify(ctx context.Context, call Call, ref string, in api.VolumeIdentify) (api.Volume, error) {
 	if err := cmp.Or(validate.Required("path", in.Path), validate.Identity("identity", in.Identity)); err != nil {
 		return api.Volume{}, err

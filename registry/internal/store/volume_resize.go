@@ -17,9 +17,9 @@ import (
 
 type resizeTx struct{ *Tx }
 
-// BeginResize locks a volume that a host is about to make larger, and returns it. The lock ends
-// with EndResize by the same op, or with a fence of the host. A host does one thing at a time to a
-// volume: a lock of an earlier op of the same host is stale, and the new op replaces it.
+// BeginResize locks a volume that a host is about to make larger, and returns the volume.
+// EndResize by the same op, or a fence of the host, ends the lock. A host does one thing at a time
+// to a volume: a lock of its earlier op is stale, and the new op replaces it.
 func (s *Volumes) BeginResize(ctx context.Context, call Call, ref string, in api.VolumeResizeBegin) (api.Volume, error) {
 	if err := validate.Required("op id", in.OpID); err != nil {
 		return api.Volume{}, err
@@ -58,7 +58,7 @@ func (tx resizeTx) check(ctx context.Context, v api.Volume, hostID string, in ap
 		if holder != hostID {
 			return NotAvailable(v, resizeVerb)
 		}
-		return nil // it was checked when that resize began
+		return nil // everything was checked when that resize began
 	}
 	switch {
 	case v.MigrationID != "":
@@ -107,9 +107,9 @@ func (tx resizeTx) resizedBy(ctx context.Context, volumeID string) (hostID strin
 	return hostID, nil
 }
 
-// EndResize ends a resize, and stores the size that the host has seen, if in has one. Only the host
-// that began the resize may end it. If a fence of the host has ended it before, nothing changes;
-// the host then reports the size with Grow.
+// EndResize ends a resize, and stores the size that the host has seen, if in has one. Only the
+// host that began the resize may end it. If a fence of the host has ended the resize, nothing
+// changes; the host then reports the size with Grow.
 func (s *Volumes) EndResize(ctx context.Context, call Call, ref string, in api.VolumeResizeEnd) (api.Volume, error) {
 	if err := validate.Required("op id", in.OpID); err != nil {
 		return api.Volume{}, err
@@ -146,8 +146,8 @@ func (s *Volumes) EndResize(ctx context.Context, call Call, ref string, in api.V
 	})
 }
 
-// endAll ends the resizes of a fenced host, which cannot touch a volume any more. The next
-// host that looks at the image finds its size.
+// endAll ends the resizes of a fenced host, which cannot touch a volume any more. The next host
+// that reads the image finds its size.
 func (tx resizeTx) endAll(ctx context.Context, hostID string) error {
 	return tx.Exec(ctx, "UPDATE volumes SET resize_op = '', resize_host = '' WHERE resize_host = ?", hostID)
 }
@@ -171,7 +171,7 @@ func (s *Volumes) Grow(ctx context.Context, call Call, ref string, in api.Volume
 			return v, api.Errorf(api.CodeConflict, "volume %s has %s, no longer %s", v.Name, humanize.ExactBytes(v.SizeBytes), humanize.ExactBytes(in.FromBytes))
 		case in.SizeBytes < v.SizeBytes:
 			return v, validate.Invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, humanize.ExactBytes(v.SizeBytes), humanize.ExactBytes(in.SizeBytes))
-		case v.Location.IsSlice(): // its image is larger than the volume anyway
+		case v.Location.IsSlice(): // the image is larger than the volume anyway
 			return v, api.Errorf(api.CodeStateForbidden, "volume %s is the beginning of what is at %s, and gets more of that by a resize alone", v.Name, v.Location.Path)
 		case v.MigrationID != "":
 			return v, MigrationActive(v, "change the size of")

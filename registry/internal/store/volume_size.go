@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// SeenImage is the image of a volume as a host has reported it.
+// SeenImage has the properties of a volume's image that a host has reported.
 type SeenImage struct {
 	Host string
 	api.VolumeImage
@@ -36,9 +36,8 @@ func CheckSetSize(v api.Volume, in api.VolumeSize) error {
 	return nil
 }
 
-// SetSize stores the size that an operator gives a volume, even a smaller one. The host must
-// have seen exactly this size, and the volume must not have changed since the host was asked
-// (asked).
+// SetSize stores the size that an operator gives a volume, even a smaller one. The host must have
+// seen exactly this size, and the volume must not have changed since asked was read.
 func (s *Volumes) SetSize(ctx context.Context, call Call, asked api.Volume, in api.VolumeSize, seen SeenImage) (api.Volume, error) {
 	return Mutate(ctx, s.db, call, "volume.set_size", []any{asked.ID, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		resize := resizeTx{tx}

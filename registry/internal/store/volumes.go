@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Volumes are the volumes, with their sizes and places.
+// Volumes has the volumes, with their sizes and locations.
 type Volumes struct{ db *DB }
 
 // Each visits the volumes after a key, with all their attachments. A host sees only its own
@@ -87,7 +87,7 @@ func attach(v *api.Volume, attachments []api.Attachment) {
 	}
 }
 
-// Volume returns the volume that ref names, as it is inside the change.
+// Volume returns the volume that ref names, as the change has left it so far.
 func (tx *Tx) Volume(ctx context.Context, ref string) (api.Volume, error) {
 	id, err := Resolve(ctx, tx, KindVolume, ref)
 	if err != nil {
@@ -96,8 +96,8 @@ func (tx *Tx) Volume(ctx context.Context, ref string) (api.Volume, error) {
 	return volumeByID(ctx, tx, id)
 }
 
-// OwnVolume returns the volume that ref names, for a change (named verb) that hosts may make to
-// their own volumes.
+// OwnVolume returns the volume that ref names. The change, named verb, is refused to a host that
+// does not own the volume.
 func (tx *Tx) OwnVolume(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.Volume(ctx, ref)
 	if err != nil {

@@ -27,8 +27,8 @@ func gather[T any](each func(ledger.Visit[T]) error) ([]T, error) {
 	return all, nil
 }
 
-// writeKey returns the key of an object in a list that is filtered by a volume and an instance. The
-// key has their ids, so that the list keeps its meaning if they are renamed.
+// writeKey returns the key of an object in a list that is filtered by a volume and an instance.
+// The key contains the ids of both, so it stays valid if they are renamed.
 func writeKey(volume, instance string, ids ...string) string {
 	return strings.Join(append([]string{volume, instance}, ids...), "/")
 }

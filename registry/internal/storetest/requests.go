@@ -12,7 +12,7 @@ import (
 // ID returns a UUID with the kind of object as its first group.
 func ID(kind string, n int) string { return fmt.Sprintf("%s-0000-4000-8000-%012d", kind, n) }
 
-// NamedID returns the ID of the object of a kind with this name, of up to six bytes.
+// NamedID returns the ID for a kind and a name of up to six bytes.
 func NamedID(kind, name string) string { return fmt.Sprintf("%s-0000-4000-8000-%012x", kind, name) }
 
 // The kinds of ids.
@@ -54,7 +54,7 @@ var (
 // RootSlot is the reported definition of the root disk.
 var RootSlot = api.SlotDefinition{Disk: "<disk><target dev='vda' bus='virtio'/></disk>", SerialOfVolume: true}
 
-// At returns a location in the pool named like the path's directory.
+// At returns a location in the pool that is named like the path's directory.
 func At(path string) api.Location {
 	return api.Location{Pool: filepath.Base(filepath.Dir(path)), Name: filepath.Base(path), Path: path, Format: api.FormatRaw, SizeBytes: Size}
 }
@@ -104,28 +104,26 @@ func RootMigration() api.MigrationRegister {
 	}
 }
 
-// DataMigration returns the request that registers a migration of data, which is not
-// attached.
+// DataMigration returns the request that registers a migration of data, an unattached volume.
 func DataMigration() api.MigrationRegister {
 	return api.MigrationRegister{
 		ID: ID(MigrationKind, 2), VolumeID: Data, Host: HostA, Epoch: 1, Generation: 1, Dst: At("/slow/data"), Method: "offline",
 	}
 }
 
-// DiskMigration returns the request that registers a migration of disk, which is not
-// attached.
+// DiskMigration returns the request that registers a migration of disk, an unattached volume.
 func DiskMigration() api.MigrationRegister {
 	in := DataMigration()
 	in.VolumeID, in.Dst = Disk, At("/slow/disk")
 	return in
 }
 
-// MigrationStep returns the request of host a for a transition of a migration.
+// MigrationStep returns host a's request for a transition of a migration.
 func MigrationStep(to api.MigrationState, from ...api.MigrationState) api.MigrationTransition {
 	return api.MigrationTransition{From: from, To: to, Host: HostA, Epoch: 1}
 }
 
-// Reserve returns a request for disk at app, changed by edit if that is not nil.
+// Reserve returns the request to reserve disk for app. edit, if not nil, changes the request.
 func Reserve(edit func(*api.AttachmentReserve)) api.AttachmentReserve {
 	in := api.AttachmentReserve{
 		ID: First, VolumeID: Disk, InstanceID: App, Device: "vdb", Mode: api.ModeRW, Host: HostA, Epoch: 1, Generation: 1, OpID: "op-a",
@@ -142,12 +140,12 @@ func AtDB(in *api.AttachmentReserve) { in.ID, in.InstanceID, in.Host = Next, DB,
 // AtWeb changes a request to instance web, which is on host a like app.
 func AtWeb(in *api.AttachmentReserve) { in.ID, in.InstanceID = Next, Web }
 
-// AttachmentStep returns the request of host a for a transition of an attachment.
+// AttachmentStep returns host a's request for a transition of an attachment.
 func AttachmentStep(to api.AttachmentState, from ...api.AttachmentState) api.AttachmentTransition {
 	return api.AttachmentTransition{From: from, To: to, Host: HostA, Epoch: 1, OpID: "op-" + string(to)}
 }
 
-// Release returns the request of host a for a release.
+// Release returns host a's request to release an attachment.
 func Release(force bool) api.AttachmentRelease {
 	return api.AttachmentRelease{Host: HostA, Epoch: 1, OpID: "op-r", Force: force}
 }

@@ -40,7 +40,7 @@ func shelfStep(from, to api.InstanceState, opID string) api.InstanceTransition {
 	return api.InstanceTransition{From: from, To: to, Host: HostA, Epoch: 1, OpID: opID}
 }
 
-// OfB returns the transition as host b's.
+// OfB returns the transition for host b.
 func OfB(in api.InstanceTransition) api.InstanceTransition {
 	in.Host, in.OpID = HostB, in.OpID+"-b"
 	return in

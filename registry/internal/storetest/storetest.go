@@ -110,7 +110,7 @@ func (k Site[S, C, V]) New(t *testing.T) S {
 	return s
 }
 
-// report makes both hosts report these pools.
+// report makes both hosts report pools.
 func (k Site[S, C, V]) report(t *testing.T, s S, pools []api.Pool) {
 	t.Helper()
 	for n, name := range []string{"a", "b"} {
@@ -150,7 +150,7 @@ func (k Site[S, C, V]) Running(t *testing.T, s S, host, name string) string {
 	return expect.Value(k.Parts(s).Instances.Register(t.Context(), k.Nobody, i))(t).ID
 }
 
-// Attach reserves an attachment and takes it to attached.
+// Attach reserves an attachment and makes it attached.
 func (k Site[S, C, V]) Attach(t *testing.T, s S, in api.AttachmentReserve) {
 	t.Helper()
 	expect.Value(k.Parts(s).Attachments.Reserve(t.Context(), k.Nobody, in))(t)
@@ -180,7 +180,7 @@ func (k Site[S, C, V]) Reserved(edit func(*api.AttachmentReserve)) func(*testing
 	}
 }
 
-// Attached is Reserved, and takes the attachment to attached.
+// Attached is Reserved, and then makes the attachment attached.
 func (k Site[S, C, V]) Attached(edit func(*api.AttachmentReserve)) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()

@@ -37,7 +37,7 @@ func InstanceDefinition(d api.InstanceDefinition) error {
 	return nil
 }
 
-// SlotDefinition checks the definition of a disk; device names it in the error.
+// SlotDefinition checks the definition of a disk. The error names the disk's device.
 func SlotDefinition(device string, d api.SlotDefinition) error {
 	return checkDocument("definition of the disk "+device, d.Disk, MaxSlotDefinition)
 }

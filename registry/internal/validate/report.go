@@ -128,7 +128,7 @@ func checkReportMigrations(migrations []api.Migration) error {
 	return nil
 }
 
-// checkReportMigration checks the values of a migration that users see while it runs.
+// checkReportMigration checks those values of a migration that users see while it runs.
 func checkReportMigration(m api.Migration) error {
 	if err := cmp.Or(ID("migration id", m.ID), checkPhase(m), Text("verify of a migration", m.Verify), Text("pace of a migration", m.Pace), Text("pacing of a migration", m.Pacing), Text("method of a migration", m.Method)); err != nil {
 		return err

@@ -18,7 +18,7 @@ func ReportedError(e *api.Error) *api.Error {
 	return out
 }
 
-// ReportedMigration returns a checked migration of a host for users. Its texts are bounded and
+// ReportedMigration returns a migration of a host, checked for users. Its texts are bounded and
 // printable, and it has no commands of the host.
 func ReportedMigration(m api.Migration) api.Migration {
 	m.Error = ReportedError(m.Error)

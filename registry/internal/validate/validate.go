@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package validate checks the syntax of callers' input: names, texts for users, ids, locations,
-// whole reports. Its errors are invalid_argument. It does not know the contents of the registry;
-// package store has those rules.
+// whole reports. Its errors are invalid_argument. Package store has the rules that depend on the
+// contents of the registry.
 package validate
 
 import (
@@ -58,7 +58,7 @@ func plainName(what, name string) error {
 	return nil
 }
 
-// Text requires that a text of other origin is printable and short.
+// Text requires that a text that no user of Volferry chose is printable and short.
 func Text(what, text string) error {
 	if len(text) > MaxText {
 		return Invalid("the %s %s is not allowed: it is longer than %d bytes", what, Quote(text), MaxText)
@@ -74,8 +74,8 @@ func Required(what, text string) error {
 	return Text(what, text)
 }
 
-// Word is Text that refuses a leading hyphen. Names from libvirt or a storage pool are printed in
-// commands that operators copy, where a hyphen would begin an option.
+// Word is Text, and also refuses a leading hyphen. Operators copy commands with names from libvirt
+// or a storage pool, and there a hyphen would begin an option.
 func Word(what, text string) error {
 	if strings.HasPrefix(text, "-") {
 		return Invalid("the %s %s is not allowed: it begins with a hyphen, and commands would take it for an option; give it another name first", what, Quote(text))
@@ -195,7 +195,7 @@ func Location(what string, l api.Location) error {
 	return cmp.Or(luks(what, l), backing(what, l), Identity("identity of the "+what, l.Identity), locationBytes(what, l))
 }
 
-// locationBytes: each event and answer about a location has a copy of it.
+// locationBytes bounds a location: each event and answer about it has a copy.
 func locationBytes(what string, l api.Location) error {
 	if l.Backing == "" {
 		return nil // the other texts have smaller bounds
@@ -247,7 +247,7 @@ func addressLocation(what string, kind medium.Kind, l api.Location) error {
 const (
 	// MaxErrorMessage is far above the longest message of a daemon, including output of qemu-img.
 	MaxErrorMessage = 16 << 10
-	// MaxErrorDetails bounds the details of the error, as JSON.
+	// MaxErrorDetails bounds the error's details as JSON.
 	MaxErrorDetails = 16 << 10
 )
 

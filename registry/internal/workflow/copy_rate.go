@@ -10,11 +10,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Rates are measured by the newest moves of the site.
+// Rates computes rates from the newest moves of the site.
 type Rates struct{ db *store.DB }
 
-// Copy returns the recent rate of moves into a pool, in bytes per second from start to end, by
-// its newest completed migrations; 0 if unknown.
+// Copy returns the rate of the newest completed migrations into a pool, in bytes per second from
+// start to end; 0 if unknown.
 func (s *Rates) Copy(ctx context.Context, pool string) (float64, error) {
 	return ledger.View(ctx, s.db.Reader(), func(q ledger.Querier) (rate float64, err error) {
 		if err = q.QueryRowContext(ctx, `SELECT COALESCE(SUM(bytes) * 1e6 / SUM(took_us), 0) FROM (

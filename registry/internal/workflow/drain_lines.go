@@ -54,8 +54,8 @@ func (tx *changeTx) addArrived(ctx context.Context, drainID, pool string) (int, 
 	return len(arrived), nil
 }
 
-// settleDeparted ends the pending lines of volumes that are neither in the pool nor on the way
-// there any more, because another request moved or deleted them. It returns their number.
+// settleDeparted ends the pending lines of volumes that are neither in the pool nor being moved
+// into it, because another request moved or deleted them. It returns the number of these lines.
 func (tx *changeTx) settleDeparted(ctx context.Context, drainID, pool string) (int, error) {
 	gone, err := ledger.QueryAll(ctx, tx, scanDrainVolume, drainVolumeQuery+` AS d WHERE drain_id = ?2 AND state = 'pending' AND NOT EXISTS (
 		SELECT 1 FROM locations l WHERE l.volume_id = d.volume_id AND l.pool = ?1)`, pool, drainID)

@@ -29,7 +29,7 @@ func (s *Drains) RefreshVolumes(ctx context.Context, call store.Call, drainID st
 	}
 	call.Key = ""
 	_, err = mutate(ctx, s.db, call, "drain.refresh", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
-		// The drain may have been stopped since.
+		// The drain may have been stopped meanwhile.
 		if d, err = s.byID(ctx, tx, d.ID); err != nil || d.State != api.DrainRunning {
 			return none, err
 		}
@@ -89,15 +89,15 @@ func (s *Drains) NextVolumes(ctx context.Context, drainID string) (moving, pendi
 	return moving, pending, nil
 }
 
-// drainVolumeNext has the states that may follow each state of a volume. A moving volume is pending
-// again if its move turns out not to have begun.
+// drainVolumeNext has the states that may follow each state of a volume. A moving volume becomes
+// pending again if its move has not begun.
 var drainVolumeNext = map[string][]string{
 	api.DrainVolumePending: {api.DrainVolumeMoving, api.DrainVolumeMoved, api.DrainVolumeSkipped, api.DrainVolumeFailed},
 	api.DrainVolumeMoving:  {api.DrainVolumePending, api.DrainVolumeMoved, api.DrainVolumeSkipped, api.DrainVolumeFailed},
 }
 
-// SetVolume records the state, migration, host and error of a volume of a drain. It returns
-// conflict for moving, unless the drain runs and fewer than Parallel volumes move.
+// SetVolume records the state, migration, host and error of a volume of a drain. It refuses the
+// state moving with conflict, unless the drain runs and fewer than Parallel volumes move.
 func (s *Drains) SetVolume(ctx context.Context, call store.Call, drainID string, v api.DrainVolume) error {
 	if err := cmp.Or(validate.ID("volume id", v.VolumeID), validate.Text("migration id", v.MigrationID), validate.Text("host", v.Host)); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Drains are the drains of pools, with their volumes.
+// Drains has the drains of pools, with their volumes.
 type Drains struct {
 	db       *store.DB
 	pools    *store.Pools
@@ -47,8 +47,8 @@ func (s *Drains) After(ctx context.Context, id string) (drains []api.Drain, more
 	return drains, len(drains) == drainRows, err
 }
 
-// Open returns, oldest first, the drains that the loop has to advance: running and paused
-// ones, and stopped ones with a running move.
+// Open returns the drains that the loop has to advance, oldest first: running and paused drains,
+// and stopped drains with a move in progress.
 func (s *Drains) Open(ctx context.Context) ([]api.Drain, error) {
 	return s.list(ctx, `WHERE state IN ('running', 'paused')
 		OR EXISTS (SELECT 1 FROM drain_volumes v WHERE v.drain_id = drains.id AND v.state = 'moving')
@@ -101,7 +101,7 @@ func (s *Drains) byID(ctx context.Context, q ledger.Querier, id string) (api.Dra
 	for i := range d.Volumes {
 		v := &d.Volumes[i]
 		s.addProgress(v)
-		// Skipped volumes do not count as work of the drain.
+		// Skipped volumes do not count as the drain's work.
 		if v.State != api.DrainVolumeSkipped {
 			d.BytesTotal += v.SizeBytes
 			d.BytesDone += v.BytesDone

@@ -11,20 +11,20 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Live is the progress of copying a volume while its guests write. Package sharedmove defines the
-// terms.
+// Live is the progress of a live move: the volume is copied while its guests write.
 type Live struct {
-	// A generation begins with a copy of the whole volume, which is round 0.
+	// A generation begins with a copy of the whole volume in round 0. Round counts its further
+	// rounds.
 	Generation, Round int
 	UnitBytes         int64
 	// MaxPause is the longest pause of the guests that the operator allows.
 	MaxPause time.Duration
-	// Fruitless counts the generations begun since the last whole copy, and CalledOff the pauses
-	// that were cancelled with all guests at src.
+	// Fruitless counts the generations begun since the last complete copy. CalledOff counts the
+	// pauses that were cancelled with all guests at src.
 	Fruitless, CalledOff int
 	// Left is the number of bytes to copy at the start of the last round. Slow counts the
-	// consecutive rounds that left hardly less than the round before, and Throttled the times that
-	// guests' writes were throttled further.
+	// consecutive rounds that left hardly less than the round before. Throttled counts how often
+	// the guests' writes were throttled further.
 	Left            int64
 	Slow, Throttled int
 	Hosts           []LiveHost
@@ -35,8 +35,8 @@ type LiveHost struct {
 	PauseHost
 	// From and Until are the range of the volume that the host copies in round 0, in bytes.
 	From, Until int64
-	// Call is the last call to the host, and State its known result. A host gets its next call only
-	// after the last one has ended.
+	// Call is the last call to the host, and State its known result. A host gets the next call
+	// only after the last one has ended.
 	Call  LiveCall
 	State LiveState
 	// The results of its last round: bytes written by guests during it, bytes copied, and its
@@ -83,7 +83,7 @@ const (
 	LiveEnded LiveState = "ended"
 )
 
-// again reports whether two calls differ at most in their attempt.
+// again reports whether two calls are equal except for the attempt.
 func (c LiveCall) again(other LiveCall) bool {
 	c.Attempt = other.Attempt
 	return c == other
@@ -102,7 +102,7 @@ func (h LiveHost) next(want LiveCall) LiveCall {
 	return want
 }
 
-// wanted has the action of all hosts in each phase; for make it is the copy host's alone.
+// wanted has the action of all hosts in each phase. The action make is for the copy host alone.
 var wanted = map[PausePhase]LiveVerb{
 	PauseChecking: LiveCheck, PauseMaking: LiveMake, PauseTracking: LiveTrack, PauseCopying: LiveRound, PauseSwapping: LiveSwap,
 	PauseAgain: LiveEnd, PauseLast: LiveRead, PauseSaving: LiveLast, PauseRestoring: LiveUntrack, PauseCancelling: LiveUntrack,
@@ -117,7 +117,7 @@ func (l *Live) call(verb LiveVerb) LiveCall {
 	return LiveCall{Verb: verb, Generation: l.Generation, Round: l.Round}
 }
 
-// shares divides a volume among hosts at the borders of units.
+// shares returns where the share of each host in a volume ends; inner ends are multiples of unit.
 func shares(bytes, unit int64, hosts int) []int64 {
 	units := (bytes + unit - 1) / unit
 	ends := make([]int64, 0, hosts)

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// liveNext has, for each phase that Pass ends, the phases that may follow once all hosts have
-// passed its barrier.
+// liveNext has the phases that Pass can end, and the phases that may follow each, once all hosts
+// have ended its action.
 var liveNext = map[PausePhase][]PausePhase{
 	PauseChecking: {PauseMaking},
 	PauseTracking: {PauseCopying},
@@ -23,9 +23,9 @@ var liveNext = map[PausePhase][]PausePhase{
 	PauseLast:     {PauseSaving},
 }
 
-// Pass passes the barrier of a phase: all hosts have ended its action and may get the next
-// phase's. At the end of phase again, all guests must also be resumed at src. Pass refuses if
-// an instance runs on a second host, because its writes are not tracked.
+// Pass ends phase from and begins phase to. All hosts must have ended the action of from. At the
+// end of PauseAgain, all guests must also be resumed at src. Pass refuses if an instance runs on a
+// second host, because the writes there are not tracked.
 func (s *LiveMoves) Pass(ctx context.Context, call store.Call, id string, from, to PausePhase) (Pause, error) {
 	return s.pauses.change(ctx, call, id, "migration.live_"+string(to), from, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(from); err != nil {
@@ -75,7 +75,7 @@ func (p Pause) beyond(from, to PausePhase, now int64) []ledger.Step {
 	return nil
 }
 
-// Made passes the barrier of phase making: the copy host has made dst, and tracking may begin.
+// Made ends the phase making after the copy host has made dst. Then tracking begins.
 func (s *LiveMoves) Made(ctx context.Context, call store.Call, id string, dst api.Location) (Pause, error) {
 	if err := validate.Location("destination", dst); err != nil {
 		return Pause{}, err
@@ -97,12 +97,12 @@ func (s *LiveMoves) Made(ctx context.Context, call store.Call, id string, dst ap
 	})
 }
 
-// mostTries fruitless copies, or called off pauses, cancel the move.
+// mostTries bounds the fruitless copies, and the called off pauses, of a move.
 const mostTries = 3
 
-// Again begins the next generation of a move, because a bitmap is missing or not all guests
-// could be suspended. Suspended guests are resumed at src. After mostTries failures the move is
-// cancelled instead.
+// Again begins the next generation of a move, because a bitmap is missing or not all guests could
+// be suspended. It resumes suspended guests at src. After mostTries failures it cancels the move
+// instead.
 func (s *LiveMoves) Again(ctx context.Context, call store.Call, id string, phase PausePhase, why *api.Error) (Pause, error) {
 	return s.pauses.change(ctx, call, id, "migration.live_again", []any{phase, why}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(phase); err != nil {

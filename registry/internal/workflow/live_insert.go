@@ -18,7 +18,8 @@ const (
 	LivePauseBase = 2 * time.Second
 )
 
-// insertLive: asked is the longest pause that the operator allows, 0 for the default.
+// insertLive stores a live move. asked is the longest pause that the operator allows, 0 for the
+// default.
 func (tx *changeTx) insertLive(ctx context.Context, v api.Volume, id string, guests []PauseInstance, asked time.Duration) error {
 	unit := api.LiveUnitBytes(v.SizeBytes)
 	maxPause := cmp.Or(asked, defaultMaxPause)

@@ -4,11 +4,11 @@ package workflow
 
 import "github.com/volferry/volferry/internal/api"
 
-// LiveNext returns the next call of a host, and false if there is none: the move needs nothing of
-// the host in its phase, or the host has done it.
+// LiveNext returns the next call to a host. It returns false if the move needs no call in its
+// phase, or if the host has completed that call.
 func (p Pause) LiveNext(h LiveHost) (LiveCall, bool) {
 	verb, known := wanted[p.Phase]
-	ends := verb == LiveUntrack // do not wait for a host that can no longer do it
+	ends := verb == LiveUntrack // a fenced host need not end it
 	switch {
 	case !known, verb == LiveMake && h.ID != p.CopyHost.ID, ends && (h.Fenced || !h.touched()):
 		return LiveCall{}, false
@@ -36,8 +36,8 @@ func (p Pause) notReady() error {
 	return api.Errorf(api.CodeConflict, "not all hosts of migration %s have done what phase %s asks of them", p.Migration.ID, p.Phase).With("phase", p.Phase)
 }
 
-// MayWake reports whether the guests of a host may be restored: if there may be a bitmap, the host
-// was asked to remove it, and has succeeded or failed.
+// MayWake reports whether the guests of a host may be restored. If the host may have a bitmap, a
+// call to remove it must have succeeded or failed before.
 func (p Pause) MayWake(hostID string) bool {
 	if p.Live == nil || p.Phase != PauseRestoring && p.Phase != PauseCancelling {
 		return true

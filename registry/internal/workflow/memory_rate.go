@@ -14,15 +14,15 @@ import (
 type MemoryRate struct{ Save, Restore float64 }
 
 const (
-	// rateSteps is the number of a host's newest saves and restores to consider. The fastest one
-	// counts, because others may have waited for each other.
+	// rateSteps is how many of a host's newest saves and restores are considered. The fastest
+	// counts, because the others may have waited for each other.
 	rateSteps = 5
-	// comparableRAM bounds the extrapolation: a save or restore counts for up to this many times
-	// its RAM. With less RAM, most of its time is not spent on bytes.
+	// comparableRAM bounds the extrapolation: a measurement counts for up to this many times the
+	// measured RAM. With less RAM, most of the measured time is not spent on bytes.
 	comparableRAM = 4
 )
 
-// Memory returns the recent rates of a host for this much RAM.
+// Memory returns a host's recent rates for RAM of this size.
 func (s *Rates) Memory(ctx context.Context, host string, bytes int64) (MemoryRate, error) {
 	return ledger.View(ctx, s.db.Reader(), func(q ledger.Querier) (r MemoryRate, err error) {
 		for reached, rate := range map[string]*float64{PauseSaved: &r.Save, PauseReady: &r.Restore} {
@@ -37,8 +37,8 @@ func (s *Rates) Memory(ctx context.Context, host string, bytes int64) (MemoryRat
 const memoryRateQuery = `SELECT COALESCE(MAX(bytes * 1000.0 / took_ms), 0.0) FROM (
 	SELECT bytes, took_ms FROM pause_steps WHERE host = ? AND reached = ? AND bytes >= ? AND bytes > 0 AND took_ms > 0 ORDER BY at_us DESC LIMIT ?)`
 
-// Standstill returns how long the host needs to save, and to restore, this much RAM. For an unknown
-// rate it uses usual, in bytes per second.
+// Standstill returns how long the host needs to save, and to restore, RAM of this size. For an
+// unknown rate it uses usual, in bytes per second; measured is then false.
 func (r MemoryRate) Standstill(bytes int64, usual float64) (save, restore time.Duration, measured bool) {
 	of := func(rate float64) time.Duration {
 		if rate <= 0 {

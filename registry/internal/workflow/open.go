@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Store is an open registry with the state of its workflows, a part for each kind.
+// Store is an open registry with its workflows, a field for each kind.
 type Store struct {
 	*store.Store
 	Drains    *Drains
@@ -30,7 +30,7 @@ func newStore(s *store.Store) *Store {
 	}
 }
 
-// Open opens the registry like store.Open, and withdraws the tasks that an earlier run has left
+// Open opens the registry like store.Open. It withdraws the tasks that an earlier run has left
 // queued.
 func Open(ctx context.Context, path string, o store.Options) (*Store, error) {
 	db, err := store.Open(ctx, path, o)

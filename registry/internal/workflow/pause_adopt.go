@@ -17,10 +17,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// Adopt adopts a move with all guests paused that hosts know and this database, restored from
-// an older backup, does not, and cancels it. saved has the hosts' reports of the move by host id,
-// and must have every host that is not fenced; present has the ids of the connected hosts. If a
-// guest was to be restored at dst, the volume moved in the lost history. Adopt then refuses,
+// Adopt adopts and cancels a move with all guests paused that hosts know and this database does
+// not, because it was restored from an older backup. saved has the hosts' reports of the move by
+// host id; it must have every host that is not fenced. present has the ids of the connected hosts.
+// If a guest was to be restored at dst, the volume moved in the lost history. Adopt then refuses,
 // because guests at dst and guests that are still saved would use different images; use
 // AdoptMoved.
 func (s *Pauses) Adopt(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
@@ -56,9 +56,9 @@ func (s *Pauses) Adopt(ctx context.Context, call store.Call, id string, saved ma
 	})
 }
 
-// AdoptMoved is Adopt for a move that moved the volume in the lost history, which a guest
-// to be restored at dst proves. It flips the volume to dst again and restores all guests there. Src
-// is kept.
+// AdoptMoved is Adopt for a move that moved the volume in the lost history, as a guest that was to
+// be restored at dst proves. It makes dst the volume's location again, restores all guests there,
+// and keeps src.
 func (s *Pauses) AdoptMoved(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
 	return s.adopt(ctx, call, "migration.pause_adopt_moved", id, saved, present, func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error) {
 		if dst.Path == "" {
@@ -146,7 +146,7 @@ func atRest(saved []api.SavedInstance, instanceID string) bool {
 	return slices.ContainsFunc(saved, func(g api.SavedInstance) bool { return g.InstanceID == instanceID && g.AtRest })
 }
 
-// checkAdoptable refuses to decide without the report of every host.
+// checkAdoptable refuses to adopt a move without the report of every host.
 func (tx *changeTx) checkAdoptable(ctx context.Context, id string, saved map[string][]api.SavedInstance) error {
 	var known bool
 	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM migrations WHERE id = ?)", id).Scan(&known); err != nil {
@@ -176,9 +176,9 @@ func (tx *changeTx) checkAdoptable(ctx context.Context, id string, saved map[str
 	return nil
 }
 
-// endsOfSaved returns the volume of a lost move, and its dst if a guest was to be restored at
-// another location than the registry's: that is requested only after the flip. It refuses if the
-// hosts disagree about dst, or if a guest that was restored there is no longer there.
+// endsOfSaved returns the volume of a lost move, and its dst if a guest was to be restored at a
+// location other than the registry's, which is requested only after the flip. It refuses if the
+// hosts disagree about dst, or if a restored guest's definition now names another image.
 func (tx *changeTx) endsOfSaved(ctx context.Context, id string, saved map[string][]api.SavedInstance) (v api.Volume, dst api.Location, err error) {
 	for _, hostID := range slices.Sorted(maps.Keys(saved)) {
 		for _, g := range saved[hostID] {
@@ -191,7 +191,7 @@ func (tx *changeTx) endsOfSaved(ctx context.Context, id string, saved map[string
 				return api.Errorf(api.CodeChainChanged, "cannot take up migration %s of volume %s: %s; `%s` on its host says where its guest is, and nothing was changed", id, v.Name,
 					fmt.Sprintf(format, args...), shell.Line("volferryctl", "volume", "which", v.Name)).With("instance_id", g.InstanceID)
 			}
-			// A host's report of another host's guest must not move a volume.
+			// A host's report about another host's guest must not move a volume.
 			var own bool
 			if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM attachments a JOIN instances i ON i.id = a.instance_id WHERE a.volume_id = ? AND i.id = ? AND i.host_id = ?)",
 				v.ID, g.InstanceID, hostID).Scan(&own); err != nil {

@@ -9,20 +9,20 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Suspend passes the first barrier of a move with all guests paused: every instance is
-// checked. From now on they may be suspended.
+// Suspend begins the phase suspending, in a move with all guests paused, once every instance is
+// checked. From then on the hosts may suspend their instances.
 func (s *Pauses) Suspend(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.passBarrier(ctx, call, id, PauseChecking, PauseChecked, PauseSuspending, "")
 }
 
-// Save passes the second barrier: every instance is suspended. From now on they may be saved,
-// so every saved memory is from a time when no guest ran. In a live move the hosts first read their
-// last bitmaps (PauseLast).
+// Save begins the phase saving, once every instance is suspended. From then on the hosts may save
+// their instances, so all saved memory is from a time when no guest ran. In a live move the hosts
+// first read their last bitmaps (PauseLast).
 func (s *Pauses) Save(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.passBarrier(ctx, call, id, PauseSuspending, PauseSuspended, PauseSaving, "")
 }
 
-// Copy passes the third barrier: every instance is saved. From now on no process has the
+// Copy begins the phase copying, once every instance is saved. From then on no process has the
 // volume open, and dst may exist.
 func (s *Pauses) Copy(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.passBarrier(ctx, call, id, PauseSaving, PauseSaved, PauseCopying, api.DropDst)
@@ -40,7 +40,7 @@ func (s *Pauses) passBarrier(ctx context.Context, call store.Call, id string, fr
 		}
 		if p.Live != nil {
 			if to != PauseSaving {
-				return p.checkPhase(to) // a live move has other barriers
+				return p.checkPhase(to) // a live move uses Pass
 			}
 			return tx.setPhase(ctx, p, PauseLast, p.DropEnd, nil)
 		}
@@ -53,9 +53,9 @@ func (s *Pauses) passBarrier(ctx context.Context, call store.Call, id string, fr
 	})
 }
 
-// Resume passes the last barrier: every instance that can be restored is restored. From now on
-// they may be resumed. A guest that was not restored loses its saved memory if another guest writes
-// to a volume that they share (Permit).
+// Resume allows the instances to be resumed, once every instance that can be restored is restored.
+// A guest that was not restored loses its saved memory when another guest writes to a volume that
+// they share (Permit).
 func (s *Pauses) Resume(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.change(ctx, call, id, "migration.pause_resuming", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if !p.wakes() {
@@ -79,9 +79,9 @@ func (s *Pauses) Resume(ctx context.Context, call store.Call, id string) (Pause,
 	})
 }
 
-// standsBy reports whether the other guests need not wait for g before they are resumed. A guest
-// that is not known to be suspended was not saved either, so it does not prevent the others from
-// resuming at src.
+// standsBy reports whether the other guests may be resumed without waiting for g. A guest that is
+// not known to be suspended was not saved either, so the others need not wait for it to resume at
+// src.
 func (p Pause) standsBy(g PauseInstance) bool {
 	switch g.State {
 	case PauseReady, PauseRestored:

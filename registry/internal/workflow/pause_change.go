@@ -34,9 +34,9 @@ func (s *Pauses) change(ctx context.Context, call store.Call, ref, what string, 
 	return out, err
 }
 
-// Changed returns a channel that is closed at the first change, after the call, of a move that
-// the registry leads. To miss no change, call it before Open. Other changes that affect a
-// move, such as a fence, are not announced.
+// Changed returns a channel that is closed at the first change, after the call, of a move that the
+// registry leads. To miss no change, call Changed before Open. Other changes that affect a move,
+// such as a fence, do not close it.
 func (s *Pauses) Changed() <-chan struct{} { return s.changed.Wait() }
 
 func (p Pause) checkPhase(phase PausePhase) error {

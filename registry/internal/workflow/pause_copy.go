@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// SetCopy records the progress of the copy host: its attempt, the end that it must still
-// remove, and its error. It returns conflict if the phase has changed.
+// SetCopy records the state of the copy host's work: the attempt, the src or dst that it must
+// still remove (dropEnd), and its error. It returns conflict if the phase has changed.
 func (s *Pauses) SetCopy(ctx context.Context, call store.Call, id string, phase PausePhase, attempt int, dropEnd string, why *api.Error) (Pause, error) {
 	return s.change(ctx, call, id, "migration.pause_copy", []any{phase, attempt, dropEnd, why}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(phase); err != nil {

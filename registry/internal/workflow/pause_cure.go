@@ -16,10 +16,11 @@ import (
 // once, but by different hosts. A later guest's memory is older than the writes of the others.
 const resumeWindow = 30 * time.Second
 
-// memoryBarred refuses an instance with saved memory older than another guest's writes.
+// memoryBarred refuses to restore or resume (to) a guest with saved memory older than another
+// guest's writes, or a guest without which the move continued.
 func (p Pause) memoryBarred(g PauseInstance, to string, now time.Time) error {
 	if g.Discard {
-		return nil // its memory is discarded, not restored
+		return nil // the memory is discarded, not restored
 	}
 	if g.Lost {
 		return api.Errorf(api.CodeStateForbidden, "the memory of instance %s is not restored: its host %s was fenced, and migration %s of volume %s went on without it; %s",
@@ -31,7 +32,7 @@ func (p Pause) memoryBarred(g PauseInstance, to string, now time.Time) error {
 		}
 		ran := o.RanAt
 		if o.State == PausePending || o.State == PauseChecked {
-			ran = p.StoppedAt // it is not known to be suspended
+			ran = p.StoppedAt // the guest may have continued to run
 		}
 		if ran.IsZero() || to == api.PermitResume && now.Sub(ran) < resumeWindow {
 			continue
@@ -46,7 +47,7 @@ func (p Pause) discardAdvice(g PauseInstance) string {
 	return "it can only be started anew, as after a power cut: `" + p.discardCommand() + "`, then `" + startCommand(g) + "`"
 }
 
-// callCommand returns the command that continues the move to its present goal.
+// callCommand returns the operator's command that continues the move: complete or cancel.
 func (p Pause) callCommand() string {
 	verb := "complete"
 	if p.Phase == PauseCancelling || p.Phase == PauseDone && p.Migration.State == api.MigrationCancelled {
@@ -87,7 +88,7 @@ func (p Pause) hasToStartAnew(g PauseInstance, now time.Time) bool {
 	return g.Error != nil && p.barred(g, now.Add(resumeWindow)) != nil
 }
 
-// barred returns the reason why a failed instance may not be tried again, nil if it may.
+// barred returns why a failed instance may not be tried again, nil if it may be.
 func (p Pause) barred(g PauseInstance, now time.Time) error {
 	to := api.PermitRestore
 	if g.State == PauseReady {

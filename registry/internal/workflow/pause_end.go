@@ -21,8 +21,8 @@ func (tx *changeTx) checkGuests(verb string, p Pause) error {
 	return nil
 }
 
-// Cancel ends a move at src. why is the reason, nil for an operator's request. After the flip
-// it returns past_point_of_no_return. For an operator it repeats a cancellation that needs an
+// Cancel ends a move at src. why is the reason, nil for an operator's request. After Flip it
+// returns past_point_of_no_return. An operator's request also repeats a cancellation that needs an
 // operator.
 func (s *Pauses) Cancel(ctx context.Context, call store.Call, ref string, why *api.Error) (Pause, error) {
 	return s.change(ctx, call, ref, "migration.pause_cancel", why, func(ctx context.Context, tx *changeTx, p Pause) error {
@@ -63,8 +63,8 @@ func (tx *changeTx) unlockRestored(ctx context.Context, p Pause) error {
 	return nil
 }
 
-// Complete tries again to restore the guests of a move that needs an operator after the flip.
-// Before the flip it refuses, because the move continues by itself.
+// Complete restores the guests again, in a move that needs an operator after Flip. Before Flip it
+// refuses, because the move continues by itself.
 func (s *Pauses) Complete(ctx context.Context, call store.Call, ref string) (Pause, error) {
 	return s.change(ctx, call, ref, "migration.pause_complete", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("complete", p); err != nil {
@@ -119,11 +119,10 @@ func (tx *changeTx) auditRetry(ctx context.Context, p Pause, details map[string]
 	return tx.settlePauseState(ctx, p.Migration.ID)
 }
 
-// Discard discards, for an operator, the memory of guests that may not be restored any more or were
-// lost with their host. They are then stopped, as after a power cut, and may be started. Other
-// failed guests are tried again with their memory, since complete and cancel refuse while a guest
-// is barred. If no guest is barred, Discard discards the memory of the failed guests. It returns
-// state_forbidden if there are none.
+// Discard discards, for an operator, the memory of guests that may not be restored any more or
+// were lost with their host. These guests are then stopped, as after a power cut, and may be
+// started. Other failed guests are tried again with their memory. If all failed guests may still
+// be restored, Discard discards their memory. It returns state_forbidden if none has failed.
 func (s *Pauses) Discard(ctx context.Context, call store.Call, ref string) (Pause, error) {
 	return s.change(ctx, call, ref, "migration.pause_discard", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("discard memory of", p); err != nil {
@@ -153,8 +152,8 @@ func (s *Pauses) Discard(ctx context.Context, call store.Call, ref string) (Paus
 	})
 }
 
-// memoryToGiveUp returns the guests with memory that may not be restored any more, and those that
-// only failed.
+// memoryToGiveUp returns as gone the guests with memory that may not be restored any more, and as
+// failed the other failed guests.
 func (p Pause) memoryToGiveUp(now time.Time) (gone, failed []PauseInstance) {
 	if p.Phase != PauseRestoring && p.Phase != PauseCancelling && p.Phase != PauseDone {
 		return nil, nil
@@ -171,8 +170,8 @@ func (p Pause) memoryToGiveUp(now time.Time) (gone, failed []PauseInstance) {
 	return gone, failed
 }
 
-// Finish ends a move when all guests except lost ones are restored. It unlocks the volume and
-// frees the other end of the move.
+// Finish ends a move when all guests except lost ones are restored. It unlocks the volume, and
+// frees src after a flip, else dst.
 func (s *Pauses) Finish(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.change(ctx, call, id, "migration.pause_finish", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if p.Phase != PauseRestoring && p.Phase != PauseCancelling {
@@ -206,7 +205,7 @@ func (s *Pauses) Finish(ctx context.Context, call store.Call, id string) (Pause,
 		); err != nil {
 			return err
 		}
-		// The migration has reserved dst before the flip, and src after it.
+		// ReleaseDst frees the migration's reservation: dst before the flip, src after it.
 		if err := tx.ReleaseDst(ctx, p.Migration); err != nil {
 			return err
 		}

@@ -24,8 +24,9 @@ var pauseInstanceNext = map[PausePhase]map[string][]string{
 	PauseAgain:      cancellingNext,
 }
 
-// While a move is cancelled, results of earlier calls to suspend and save may still be unknown. An
-// untouched instance is restored at once.
+// cancellingNext has the states that may follow each state while a move is cancelled. Results of
+// earlier calls to suspend and save may still be unknown. An untouched instance is restored at
+// once.
 var cancellingNext = map[string][]string{
 	PausePending:   {PauseSuspended, PauseSaved, PauseRestored},
 	PauseChecked:   {PauseSuspended, PauseSaved, PauseRestored},
@@ -47,7 +48,7 @@ func (p Pause) mayBecome(was PauseInstance, to string) bool {
 	return slices.Contains(pauseInstanceNext[p.Phase][was.State], to)
 }
 
-// SetInstance records the state, attempts and error of an instance of a move, and that it is
+// SetInstance records the state, attempts and error of an instance of a move, and whether it is
 // lost or was resumed (RanAt is not zero). It returns conflict if the phase has changed or the
 // state may not follow. It unlocks a restored instance.
 func (s *Pauses) SetInstance(ctx context.Context, call store.Call, id string, phase PausePhase, g PauseInstance) (Pause, error) {
@@ -106,8 +107,8 @@ func (s *Pauses) SetInstance(ctx context.Context, call store.Call, id string, ph
 	})
 }
 
-// explainLost: the operator removes the lock by ending the move, or by continuing it without the
-// instance.
+// explainLost sets the reason of the lock: the operator removes it by ending the move, or by
+// continuing it without the instance.
 func (tx *changeTx) explainLost(ctx context.Context, p Pause, g PauseInstance) error {
 	i, err := store.InstanceByID(ctx, tx, g.ID)
 	if err != nil || i.LockedBy != p.Migration.ID {

@@ -27,7 +27,7 @@ const (
 	PauseLast     PausePhase = "last"
 )
 
-// PauseHost is a host of such a move.
+// PauseHost is a host of a move that the registry leads.
 type PauseHost struct {
 	ID, Name string
 	Fenced   bool

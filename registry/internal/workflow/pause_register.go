@@ -23,14 +23,14 @@ import (
 
 // Register begins a move of a volume with all guests paused. In one transaction it locks the
 // volume, reserves dst, and locks every instance with the volume. present has the ids of the
-// connected hosts: it must have the hosts of all these instances, and one of them copies. A calling
-// host must have all these instances (CheckGuest).
+// connected hosts: it must have the hosts of all these instances. One of these hosts copies. A
+// calling host must have all these instances (CheckGuest).
 func (s *Pauses) Register(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string) (api.Migration, error) {
 	in.PauseAll = true // whatever the caller has set
 	return s.register(ctx, call, ref, in, present, allPaused)
 }
 
-// A kind is a way to move a volume with its guests, led by the registry.
+// A kind is a kind of move with a volume's guests that the registry leads.
 type kind struct {
 	method                string
 	what, manner, request string

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// noteStep records nothing before the first pause and after the end of the move.
+// noteStep records a step of a pause, but none before the first pause and after the move.
 func (tx *changeTx) noteStep(ctx context.Context, p Pause, to PausePhase, step api.PauseStep) error {
 	return tx.noteStepOf(ctx, p, to, step, 0)
 }

@@ -28,10 +28,9 @@ type Pause struct {
 	// CopyHost makes and removes dst.
 	CopyHost PauseHost
 	Attempt  int
-	// DropEnd is the end of the copy that the copy host must still remove: api.DropSrc, api.DropDst
-	// or "".
+	// DropEnd is what the copy host must still remove: api.DropSrc, api.DropDst or "".
 	DropEnd string
-	// Why is the reason for cancelling; Error is the error of the copy host.
+	// Why is the reason for cancelling the move. Error is the copy host's error.
 	Why, Error *api.Error
 	// StoppedAt is when suspending the guests began, or zero.
 	StoppedAt time.Time
@@ -60,9 +59,9 @@ func (p Pause) state() api.MigrationState {
 	return api.MigrationCancelling
 }
 
-// The states of an instance in such a move, in order. Pending and checked instances are untouched.
-// A suspended guest is paused. A saved one may have to be restored. A ready one is restored and
-// paused. A restored one is as before the move.
+// The states of an instance in a move that the registry leads, in order. A pending or checked
+// instance is untouched. A suspended guest is paused. A saved guest may have to be restored. A
+// ready guest is restored and paused. A restored guest is as before the move.
 const (
 	PausePending   = "pending"
 	PauseChecked   = "checked"
@@ -72,7 +71,7 @@ const (
 	PauseRestored  = "restored"
 )
 
-// PauseInstance is a guest of such a move.
+// PauseInstance is a guest of a move that the registry leads.
 type PauseInstance struct {
 	ID, Name string
 	Host     PauseHost
@@ -81,8 +80,8 @@ type PauseInstance struct {
 	Lost     bool
 	Attached bool
 	// SaveAttempt and Attempt count the repeated calls to save and to restore the guest. SaveFrom
-	// is the SaveAttempt at the start of this pause: earlier calls were part of called off pauses,
-	// and have ended. Error blocks the guest.
+	// is SaveAttempt at the start of this pause: earlier calls belong to pauses that were called
+	// off, and have ended. Error blocks the guest.
 	SaveAttempt, SaveFrom, Attempt int
 	Error                          *api.Error
 	// Writes means that the guest may write to a volume that it shares. RanAt is the time when it

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Shelf has the instances that no host has, and the moves of instances to it and from it.
+// Shelf has the instances that no host has, and moves instances to the shelf and from it.
 type Shelf struct {
 	db      *store.DB
 	reports *store.Reports
@@ -27,11 +27,11 @@ type shelving struct {
 	// The columns of its shelf, "" if it is not on the shelf.
 	askedHostID string // the host that an operator asked to unshelve it
 	claimOp     string // the op that unshelves it
-	fromHostID  string // its host before that op
+	fromHostID  string // the instance's host before claimOp
 }
 
-// readShelving returns the instance that ref names. A fence from before a restore does not prove
-// that its host is lost: the host may have rejoined in the lost history.
+// readShelving returns the instance that ref names. hostGone is false for a fence from before a
+// restore, because the host may have rejoined in the lost history.
 func readShelving(ctx context.Context, q ledger.Querier, ref string) (i shelving, err error) {
 	id, err := store.Resolve(ctx, q, store.KindInstance, ref)
 	if err != nil {
@@ -58,8 +58,8 @@ func (tx *changeTx) storeShelf(ctx context.Context, instanceID string, d api.Ins
 		ON CONFLICT (instance_id) DO UPDATE SET definition = ?2`, instanceID, string(b), tx.At.UnixMicro())
 }
 
-// storedDefinition: Disks include slots that were empty when it was shelved, with their own
-// definitions.
+// storedDefinition returns an instance's definition. Disks include slots that were empty when it
+// was shelved, with their own definitions.
 func (tx *changeTx) storedDefinition(ctx context.Context, instanceID string) (*api.InstanceDefinition, error) {
 	var text []byte
 	if err := tx.QueryRowContext(ctx, "SELECT definition FROM shelves WHERE instance_id = ?", instanceID).Scan(&text); err != nil {

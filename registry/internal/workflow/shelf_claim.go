@@ -49,8 +49,8 @@ func (tx *changeTx) claimInstance(ctx context.Context, i shelving, in api.Instan
 	return tx.moveInstance(ctx, i, in)
 }
 
-// undoClaim leaves the instance if its earlier host was forgotten or has another instance of this
-// name.
+// undoClaim returns the instance to its earlier host, unless that host was removed from the
+// registry or has another instance of this name.
 func (tx *changeTx) undoClaim(ctx context.Context, i shelving) error {
 	return tx.ExecAll(ctx,
 		ledger.SQL("UPDATE OR IGNORE instances SET host_id = COALESCE((SELECT id FROM hosts WHERE id = ?), host_id) WHERE id = ?", i.fromHostID, i.ID),

@@ -13,7 +13,7 @@ import (
 
 type instanceStep struct{ from, to api.InstanceState }
 
-// instanceSteps has the action of each valid transition. caller is the id of the calling host.
+// instanceSteps has the function for each valid transition. caller is the id of the calling host.
 var instanceSteps = map[instanceStep]func(tx *changeTx, ctx context.Context, i shelving, in api.InstanceTransition, caller string) error{
 	{api.InstanceStopped, api.InstanceShelved}:          (*changeTx).putOnShelf,
 	{api.InstanceShelved, api.InstanceShelved}:          (*changeTx).replaceOnShelf,
@@ -67,8 +67,8 @@ func checkInstanceTransition(in api.InstanceTransition) error {
 	return validate.Required("op id", in.OpID)
 }
 
-// putOnShelf stores the definition of a stopped instance. The host knows first whether its guest
-// runs, so this call overrides its last report.
+// putOnShelf stores the definition of a stopped instance. This call overrides the host's last
+// report, because the host knows first whether its guest runs.
 func (tx *changeTx) putOnShelf(ctx context.Context, i shelving, in api.InstanceTransition, caller string) error {
 	if i.State == api.InstanceRunning || i.State == api.InstancePaused || i.State.Standstill() {
 		i.State = api.InstanceStopped
@@ -98,8 +98,7 @@ func (tx *changeTx) replaceOnShelf(ctx context.Context, i shelving, in api.Insta
 	return tx.moveInstance(ctx, i, in)
 }
 
-// offload leaves an instance without a host: at the end of shelving, or because the op that claimed
-// it could not unshelve it.
+// offload leaves an instance without a host, at the end of shelving or after a failed unshelving.
 func (tx *changeTx) offload(ctx context.Context, i shelving, in api.InstanceTransition, caller string) error {
 	if err := i.checkHolder(in, caller); err != nil {
 		return err

@@ -106,9 +106,9 @@ func (s *Shelf) Detach(ctx context.Context, call store.Call, volumeRef string, i
 	})
 }
 
-// DeleteAttachment is Detach for the attachment that ref names. It returns not_found
-// if there is none. It counts as the same request as Attachments.ForceDelete: the instance's place
-// decides between them.
+// DeleteAttachment is Detach for the attachment that ref names. It returns not_found if there is
+// none. It counts as the same request as Attachments.ForceDelete: the caller uses one or the other
+// by the instance's place.
 func (s *Shelf) DeleteAttachment(ctx context.Context, call store.Call, ref string) (api.Attachment, error) {
 	return mutate(ctx, s.db, call, "attachment.force_delete", ref, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
 		id, err := store.Resolve(ctx, tx, store.KindAttachment, ref)

@@ -29,19 +29,19 @@ const maxTaskBody = 1 << 20
 // worst makes the caller ask again.
 const lateAfter = 10 * time.Minute
 
-// Tasks are the registry's requests to hosts that may change something.
+// Tasks has the registry's requests to hosts that may change something.
 type Tasks struct{ db *store.DB }
 
-// TaskRequest is the caller's request for a task: it has names where the task has ids.
+// TaskRequest is the request as its caller made it. It may have names where the task has ids.
 type TaskRequest struct {
 	Method, Path string
 	Body         json.RawMessage
 }
 
-// Create queues a call of a host's API; the task's id is the key. A second call with the same
-// id and request returns the existing task and its answer (nil if none), for any caller and host;
-// with another request it returns idempotency_mismatch. The comparison uses the caller's original
-// request, because a name in it may now mean another object, while the task keeps its meaning. A
+// Create queues a call of a host's API as a task; the task's id is the key. A second call with the
+// same id and request returns the existing task and its answer (nil if none), for any caller and
+// host; another request returns idempotency_mismatch. Create compares the callers' original
+// requests, because a name may now mean another object, while the task keeps its meaning. A
 // withdrawn task, which no host has taken, is queued again with the new values.
 func (s *Tasks) Create(ctx context.Context, call store.Call, in api.Task, asked TaskRequest) (api.Task, *api.TaskAnswer, error) {
 	if err := checkTask(in); err != nil {
@@ -130,8 +130,8 @@ func (s *Tasks) Pending(ctx context.Context, hostID string) ([]api.Task, error) 
 }
 
 // Take marks the queued tasks of ids as taken, and returns all taken, unanswered tasks of ids,
-// which the host must now do. It omits withdrawn and answered tasks, and tasks of other hosts. It
-// marks tasks that were taken long before as late.
+// which the host must now do. It omits withdrawn and answered tasks, and other hosts' tasks. It
+// marks tasks taken long before as late.
 func (s *Tasks) Take(ctx context.Context, call store.Call, hostID string, ids []string) ([]api.Task, error) {
 	if len(ids) == 0 {
 		return []api.Task{}, nil
@@ -224,9 +224,9 @@ func (s *Tasks) Withdraw(ctx context.Context, call store.Call, id string) (bool,
 	})
 }
 
-// withdrawQueued withdraws the tasks that an earlier run has left queued: their callers get the
-// answer that they were not begun. A restored registry accepts no changes and gives out no tasks;
-// it withdraws them at its first start after the restore was accepted.
+// withdrawQueued withdraws the tasks that an earlier run has left queued. Their callers get the
+// answer that the tasks were not begun. A restored registry accepts no changes and sends no tasks;
+// it withdraws them at the first start after the restore is accepted.
 func (s *Tasks) withdrawQueued(ctx context.Context, who string) error {
 	if _, restored := s.db.ReadOnly(); restored {
 		return nil
@@ -240,7 +240,7 @@ func (s *Tasks) withdrawQueued(ctx context.Context, who string) error {
 	return err
 }
 
-// expire deletes ended tasks that are older than all kept answers.
+// expire deletes ended tasks that are older than any kept answer.
 func (s *Tasks) expire(ctx context.Context) error {
 	if _, restored := s.db.ReadOnly(); restored {
 		return nil

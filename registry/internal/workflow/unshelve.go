@@ -89,8 +89,8 @@ func hostsForShelved(ctx context.Context, q ledger.Querier, i shelving, asked st
 }
 
 // AskUnshelve records that an operator asked a host to unshelve an instance, so that the host may
-// claim it. If a host has the instance, it does nothing, except that it takes the instance from a
-// fenced host.
+// claim it. If a host has the instance, nothing changes, unless that host is fenced: then
+// AskUnshelve takes the instance from it.
 func (s *Shelf) AskUnshelve(ctx context.Context, call store.Call, ref, hostID string) error {
 	call.Key = ""
 	_, err := mutate(ctx, s.db, call, "instance.ask", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
@@ -122,9 +122,9 @@ func (s *Shelf) AskUnshelve(ctx context.Context, call store.Call, ref, hostID st
 	return err
 }
 
-// takeFromGone takes a shelved instance from a fenced host, as if that host had offloaded it or
-// undone its claim. If the domain still exists there, it is off and guarded, and only the
-// registry's answer, which a fenced host does not get, would remove the guard.
+// takeFromGone takes a shelved instance from a fenced host, as if the host had offloaded it or
+// undone its claim. If the domain still exists there, it is off and guarded. Only an answer of the
+// registry, which a fenced host does not get, makes the host remove the guard.
 func (tx *changeTx) takeFromGone(ctx context.Context, i shelving) error {
 	in := api.InstanceTransition{From: api.InstanceShelved, To: api.InstanceShelvedOffloaded, OpID: i.claimOp}
 	if err := tx.offload(ctx, i, in, i.hostID); err != nil {

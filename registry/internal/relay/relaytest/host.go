@@ -46,7 +46,7 @@ func (h *Host) Polling() bool {
 	return h.polls != nil
 }
 
-// setPolls returns the previous value.
+// setPolls sets polls and returns its previous value.
 func (h *Host) setPolls(cancel context.CancelFunc) (before context.CancelFunc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,13 +12,13 @@ import (
 // Journal has a daemon's answers: a repeated task gets the same answer. It must not be used
 // concurrently. The zero value is ready.
 type Journal struct {
-	// Mute is the number of next answers that the daemon does not send.
+	// Mute is how many of the next answers the daemon does not send.
 	Mute int
 
 	answers map[string]api.TaskAnswer
 }
 
-// Answer answers a task that does not query an op. do does a new task.
+// Answer answers a task, except a query of an op. For a new task it calls do.
 func (j *Journal) Answer(task api.Task, do func(api.Task) api.TaskAnswer) (answer api.TaskAnswer, speak bool) {
 	answer, known := j.answers[task.ID]
 	if !known {

@@ -71,55 +71,55 @@ func (l MortalLoop) Run(ctx context.Context) error {
 	return l.Loop.Run(ctx)
 }
 
-// MortalPauses are the moves of loops that a Mortal kills.
+// MortalPauses has the moves with paused guests for loops that a Mortal kills.
 type MortalPauses struct {
 	*workflow.Pauses
 	Mortal *Mortal
 }
 
-// SetInstance is a change of the store.
+// SetInstance changes the store.
 func (s MortalPauses) SetInstance(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, g workflow.PauseInstance) (workflow.Pause, error) {
 	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.SetInstance(ctx, call, id, phase, g) })
 }
 
-// SetCopy is a change of the store.
+// SetCopy changes the store.
 func (s MortalPauses) SetCopy(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, attempt int, dropEnd string, why *api.Error) (workflow.Pause, error) {
 	return live(s.Mortal, func() (workflow.Pause, error) {
 		return s.Pauses.SetCopy(ctx, call, id, phase, attempt, dropEnd, why)
 	})
 }
 
-// Suspend is a change of the store.
+// Suspend changes the store.
 func (s MortalPauses) Suspend(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
 	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.Suspend(ctx, call, id) })
 }
 
-// Save is a change of the store.
+// Save changes the store.
 func (s MortalPauses) Save(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
 	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.Save(ctx, call, id) })
 }
 
-// Resume is a change of the store.
+// Resume changes the store.
 func (s MortalPauses) Resume(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
 	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.Resume(ctx, call, id) })
 }
 
-// Copy is a change of the store.
+// Copy changes the store.
 func (s MortalPauses) Copy(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
 	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.Copy(ctx, call, id) })
 }
 
-// Flip is a change of the store.
+// Flip changes the store.
 func (s MortalPauses) Flip(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error) {
 	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.Flip(ctx, call, id, dst) })
 }
 
-// Cancel is a change of the store.
+// Cancel changes the store.
 func (s MortalPauses) Cancel(ctx context.Context, call store.Call, ref string, why *api.Error) (workflow.Pause, error) {
 	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.Cancel(ctx, call, ref, why) })
 }
 
-// Finish is a change of the store.
+// Finish changes the store.
 func (s MortalPauses) Finish(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
 	return live(s.Mortal, func() (workflow.Pause, error) { return s.Pauses.Finish(ctx, call, id) })
 }
@@ -130,7 +130,7 @@ type MortalTasks struct {
 	Mortal *Mortal
 }
 
-// Withdraw is a change of the store.
+// Withdraw changes the store.
 func (s MortalTasks) Withdraw(ctx context.Context, call store.Call, id string) (bool, error) {
 	return live(s.Mortal, func() (bool, error) { return s.Tasks.Withdraw(ctx, call, id) })
 }
@@ -141,27 +141,27 @@ type MortalLiveMoves struct {
 	Mortal *Mortal
 }
 
-// Ask is a change of the store.
+// Ask changes the store.
 func (s MortalLiveMoves) Ask(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, hostID string, c workflow.LiveCall) (workflow.Pause, error) {
 	return live(s.Mortal, func() (workflow.Pause, error) { return s.LiveMoves.Ask(ctx, call, id, phase, hostID, c) })
 }
 
-// Answer is a change of the store.
+// Answer changes the store.
 func (s MortalLiveMoves) Answer(ctx context.Context, call store.Call, id, hostID string, c workflow.LiveCall, a workflow.LiveAnswer) (workflow.Pause, error) {
 	return live(s.Mortal, func() (workflow.Pause, error) { return s.LiveMoves.Answer(ctx, call, id, hostID, c, a) })
 }
 
-// Pass is a change of the store.
+// Pass changes the store.
 func (s MortalLiveMoves) Pass(ctx context.Context, call store.Call, id string, from, to workflow.PausePhase) (workflow.Pause, error) {
 	return live(s.Mortal, func() (workflow.Pause, error) { return s.LiveMoves.Pass(ctx, call, id, from, to) })
 }
 
-// Made is a change of the store.
+// Made changes the store.
 func (s MortalLiveMoves) Made(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error) {
 	return live(s.Mortal, func() (workflow.Pause, error) { return s.LiveMoves.Made(ctx, call, id, dst) })
 }
 
-// Again is a change of the store.
+// Again changes the store.
 func (s MortalLiveMoves) Again(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, why *api.Error) (workflow.Pause, error) {
 	return live(s.Mortal, func() (workflow.Pause, error) { return s.LiveMoves.Again(ctx, call, id, phase, why) })
 }

@@ -35,7 +35,7 @@ type Registry struct {
 	Relay *relay.Relay
 	// Path is the file of the database.
 	Path string
-	// There is locked for writing while the registry is closed.
+	// There is write-locked while the registry is closed.
 	There sync.RWMutex
 }
 

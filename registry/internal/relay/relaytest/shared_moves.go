@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/sharedmove"
 )
 
-// RunSharedMoves runs the loop of shared moves. Unless mortal is nil, it kills the loop.
+// RunSharedMoves runs the loop of shared moves. mortal, if not nil, kills the loop.
 func (s *Site) RunSharedMoves(mortal *Mortal) {
 	cfg := sharedmove.Config{
 		Moves: s.Store.Pauses, Phases: s.Store.Pauses, Results: s.Store.Pauses, LiveMoves: s.Store.LiveMoves, Rates: s.Store.Rates, Tasks: s.Store.Tasks,
