@@ -18,10 +18,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/programs"
 )
 
-// optionsTimeout bounds how long a connector may inspect its pool while a person waits.
+// optionsTimeout is how long a connector may take to inspect its pool while a person waits.
 const optionsTimeout = 15 * time.Second
 
-// checkConfig writes the result to stdout, everything else to stderr.
+// checkConfig checks the configuration. It writes the result to stdout, and everything else to
+// stderr.
 func checkConfig(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) error {
 	if err := cfg.Check(); err != nil {
 		return err
@@ -45,8 +46,9 @@ func checkConfig(ctx context.Context, cfg *config.Config, stdout, stderr io.Writ
 	return err
 }
 
-// askConnectors has each connector inspect its pools. The error names the pools with refused
-// options. An inspection that fails otherwise is only a warning: the options may be right.
+// askConnectors makes each connector inspect its pools. The error names the pools with options
+// that the connector refuses. Any other failure of an inspection is only a warning: the options
+// may be right.
 func askConnectors(ctx context.Context, c *config.Config) (warnings []string, err error) {
 	runner := &connector.Runner{Config: func() (string, map[string]connector.PoolConfig, error) {
 		return c.ConnectorDir, c.ConnectorPools, nil
@@ -55,7 +57,7 @@ func askConnectors(ctx context.Context, c *config.Config) (warnings []string, er
 	for _, pool := range slices.Sorted(maps.Keys(c.ConnectorPools)) {
 		name := c.ConnectorPools[pool].Connector()
 		if _, err := connector.Find(c.ConnectorDir, name); err != nil {
-			continue // it has a warning already
+			continue // it already has a warning
 		}
 		bounded, cancel := context.WithTimeout(ctx, optionsTimeout)
 		out, err := runner.Run(bounded, pool, connector.Request{Verb: connector.VerbInspect})

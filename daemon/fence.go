@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hostOps are the operations of this host, for the uplink.
 type hostOps struct{ *op.Runner }
 
 // Halt implements uplink.Ops.
@@ -28,14 +27,12 @@ func connectMigrations(up *uplink.Uplink, m *migrate.Manager) {
 	up.ReportMigrations(func(ctx context.Context) ([]api.Migration, error) { return m.List(ctx, false) })
 }
 
-// migrationListener implements uplink.Listener for the migrations.
 type migrationListener struct{ *migrate.Manager }
 
 // RegistryUp wakes the ops that wait for the registry.
 func (l migrationListener) RegistryUp() { l.Wake(false, true) }
 
-// switchBound bounds how long the uplink waits for a switch to resume its paused guest if the host
-// may keep it.
+// switchBound is how long the uplink waits until a switch has resumed its paused guest.
 const switchBound = 5 * time.Second
 
 // BeforeHalt waits for the guests that are paused for a switch.
@@ -48,7 +45,8 @@ func (l migrationListener) BeforeHalt(ctx context.Context) {
 // Resumed checks the migrations that the registry may have ended.
 func (l migrationListener) Resumed(ctx context.Context) error { return l.Rejoined(ctx) }
 
-// migrationHost returns this host's identity for the migrations, with the old epoch while fenced.
+// migrationHost returns a function that returns this host's identity for the migrations. While the
+// host is fenced, the identity has the old epoch.
 func migrationHost(up *uplink.Uplink) func(context.Context) (move.Host, error) {
 	return func(ctx context.Context) (move.Host, error) {
 		h, err := up.Host(ctx)

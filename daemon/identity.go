@@ -20,8 +20,8 @@ import (
 
 type host struct{ id, name string }
 
-// thisHost returns this host's identity: from its certificate over TLS, otherwise its own id and
-// the configured name.
+// thisHost returns this host's identity. Over TLS it is from the host's certificate. Otherwise it
+// is the host's own id and the configured name.
 func thisHost(cfg *config.Config) (host, error) {
 	if !cfg.OverTLS() {
 		id, err := hostID(cfg.StateDir)
@@ -34,9 +34,10 @@ func thisHost(cfg *config.Config) (host, error) {
 	return host{cert.ID, cert.Name}, holdID(cfg, cert.ID)
 }
 
-// holdID gives the state directory the id of the certificate's host. It refuses another host's
-// directory, because the journal and the overlays are that host's. It replaces an id that no
-// registry has ever seen: a daemon started before its certificate was installed has made one.
+// holdID gives the state directory the id of the certificate's host. It refuses the directory of
+// another host, because that host's journal and overlays are in it. It replaces an id that no
+// registry has ever seen: a daemon that was started before its certificate was installed has made
+// such an id.
 func holdID(cfg *config.Config, id string) error {
 	path := idFile(cfg.StateDir)
 	kept, err := readID(path)
@@ -57,7 +58,8 @@ func holdID(cfg *config.Config, id string) error {
 	return atomicfile.Write(path, []byte(id+"\n"), 0o644)
 }
 
-// hostID returns the id of this host, made once and stored in the journal's directory.
+// hostID returns the id of this host. It makes the id once, and stores it in the journal's
+// directory.
 func hostID(stateDir string) (string, error) {
 	path := idFile(stateDir)
 	id, err := readID(path)

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/uplink"
 )
 
-// instanceHost returns this host's identity for the ops of instances. It does not ask the registry:
-// without it, granted instances may still be started and stopped.
+// instanceHost returns this host's identity for the ops of instances. It does not ask the
+// registry, so that instances may be started and stopped while the registry does not answer.
 func instanceHost(up *uplink.Uplink, who host) func(context.Context) (instance.Host, error) {
 	return func(ctx context.Context) (instance.Host, error) {
 		if _, epoch := up.Token(); epoch != 0 {

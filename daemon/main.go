@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Program volferryd is the daemon of one hypervisor: it owns the block devices of the host's
+// Program volferryd is the daemon of one hypervisor: it manages the block devices of the host's
 // instances, moves volumes while guests use them, and serves volferryctl on a Unix socket.
 package main
 
@@ -73,7 +73,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case "check-config":
 		return checkConfig(ctx, cfg, stdout, stderr)
 	case "directories":
-		// The script before a removal stores this output: a purge has no configuration any more.
+		// The script before a removal of the package stores this output, because a purge has no
+		// configuration.
 		if id, err := readID(idFile(cfg.StateDir)); err == nil { // otherwise no daemon has made overlays yet
 			cfg.HostID = id
 		}

@@ -29,7 +29,6 @@ func newMetrics(r *op.Runner) *metrics.Metrics {
 	return m
 }
 
-// metricsOf returns the sources of the metrics that a scrape reads.
 func metricsOf(cfg *config.Config, health *service.Health, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, i *instance.Manager, s image.Storage, c *transfer.CopyEngine) metrics.Sources {
 	return metrics.Sources{
 		LibvirtUp: virt.Up, RegistryUp: up.Up, Fenced: func() bool { return up.Fence() != nil },
@@ -58,8 +57,8 @@ func parked(active []op.Status) int {
 	return n
 }
 
-// guestDisks returns the disks that migrations' ops work on, each once. An op that waits for the
-// operator does not affect the guest.
+// guestDisks returns the disks that ops of migrations work on, each once. It omits ops that wait
+// for the operator, which do not affect the guest.
 func guestDisks(active []op.Status) []metrics.GuestDisk {
 	var disks []metrics.GuestDisk
 	for i := range active {

@@ -16,7 +16,7 @@ import (
 )
 
 // printOpenOps prints the unfinished ops of the journal. The removal script stores the output for
-// the purge, which has no program any more.
+// the purge, which no longer has this program.
 func printOpenOps(ctx context.Context, cfg *config.Config, stdout io.Writer) (err error) {
 	path := filepath.Join(cfg.StateDir, "journal.db")
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {

@@ -58,7 +58,7 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 		return err
 	}
 	cfg.HostID = who.id
-	if err := config.MakeDirs(cfg); err != nil { // its directory in a shared overlay_dir needs the id
+	if err := config.MakeDirs(cfg); err != nil { // this host's directory in a shared overlay_dir needs the id
 		return err
 	}
 	gid, err := settings.GroupID(cfg.SocketGroup)
@@ -153,9 +153,9 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 	health := healthOf(records, runner, migrations, virt, up, numbers)
 	numbers.Watch(metricsOf(cfg, health, virt, up, runner, migrations, instances, storage, copier), log)
 	began := time.Now()
-	// The ops of a daemon that died continue before new requests are accepted. If this host is
-	// known to be fenced, only a switch with a paused guest continues; other ops wait for the fence
-	// to be handled.
+	// The ops of a dead daemon continue before new requests are accepted. If this host is known to
+	// be fenced, only a switch with a paused guest continues; other ops wait until the fence is
+	// handled.
 	if up.Fence() != nil {
 		runner.Halt()
 		if err := runner.FinishCritical(ctx); err != nil {
@@ -228,8 +228,8 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 	return service.Run(ctx, log, health, tasks...)
 }
 
-// task is a function as a service.Task that is ready at once: libvirt or the registry may be away
-// for long, and the daemon must answer meanwhile.
+// task makes a service.Task of a function. The task is ready at once: libvirt or the registry may
+// not answer for long, and the daemon must answer meanwhile.
 type task struct {
 	name  string
 	run   func(context.Context) error
@@ -248,14 +248,14 @@ func (t *task) Run(ctx context.Context) error {
 func (t *task) Ready() <-chan struct{} { return t.ready }
 func (t *task) String() string         { return t.name }
 
-// connection is the connection to libvirt as a task. After the order to stop it continues while a
-// guest is paused for a switch.
+// connection makes a task of the connection to libvirt. When the daemon is told to stop, the
+// connection continues while a guest is paused for a switch.
 type connection struct {
 	*libvirt.Conn
 	migrations *migrate.Manager
 }
 
-// quiesceBound bounds that time; systemd's own timeout is longer.
+// quiesceBound is how long that may take; systemd's own timeout is longer.
 const quiesceBound = 10 * time.Second
 
 // Run implements service.Task.
@@ -272,8 +272,8 @@ func (c connection) Run(ctx context.Context) error {
 	return c.Conn.Run(inner)
 }
 
-// after serves requests once ready is closed. Systemd holds the socket: requests that arrive before
-// the first attempt to connect to libvirt would fail.
+// after returns a handler that serves requests once ready is closed. systemd already accepts
+// requests at the socket; before the first attempt to connect to libvirt they would fail.
 func after(ready <-chan struct{}, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -293,11 +293,11 @@ func wakeOnConnect(ctx context.Context, h hv.Hypervisor, m *migrate.Manager) err
 	return nil
 }
 
-// registryAddress returns the registry's address in the form of volferryctl's option --socket.
 func registryAddress(target string) string { return strings.TrimPrefix(target, "unix://") }
 
-// proxied returns the client for requests passed on to the registry. Over TLS they have this host's
-// permissions; at a socket of this machine a local administrator's, because the caller is one.
+// proxied returns the client for requests that are passed on to the registry. Over TLS they have
+// this host's permissions. At a socket of this machine they have a local administrator's, because
+// the caller is one.
 func proxied(cfg *config.Config, registry *client.Registry) (*client.Registry, error) {
 	if cfg.OverTLS() {
 		return registry, nil
@@ -305,7 +305,7 @@ func proxied(cfg *config.Config, registry *client.Registry) (*client.Registry, e
 	return client.NewRegistry(cfg.Registry)
 }
 
-// bootID identifies this boot of the host; "" if the kernel does not report it.
+// bootID returns the id of this boot of the host, or "" if the kernel does not report it.
 func bootID() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

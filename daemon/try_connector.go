@@ -33,14 +33,12 @@ The exit status is 0 if nothing was violated.
 Flags:
 `
 
-// interruptedAfter are the times after which a verb is told to end: as it starts, reads, and
+// interruptedAfter are the times after which a verb is interrupted: while it starts, reads, or
 // changes something.
 var interruptedAfter = []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
-// watchedFor is how long a volume is watched after an interrupted copy to it.
 const watchedFor = 2 * time.Second
 
-// tryConnector is the command connector-test.
 func tryConnector(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	set := flag.NewFlagSet("volferryd connector-test", flag.ContinueOnError)
 	set.SetOutput(io.Discard)

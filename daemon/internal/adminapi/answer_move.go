@@ -22,8 +22,9 @@ type migrationAPI struct {
 	passing  *passing
 }
 
-// answerMove answers a call on a migration that began this op. A waiting caller gets the op's end,
-// or its error; if the op does not end in time, the running op, like other callers.
+// answerMove answers a call on a migration that began this op. A caller who waits gets the op's
+// end, or the op's error. If the op does not end in time, or the caller does not wait, the answer
+// has the running op.
 func (s *migrationAPI) answerMove(w http.ResponseWriter, r *http.Request, wait time.Duration, opID string, m api.Migration) error {
 	o, err := s.awaitOp(r.Context(), wait, opID)
 	if err != nil {

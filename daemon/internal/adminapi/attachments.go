@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// atInstance begins an op of a volume at the body's instance, or passes the call on to the
-// registry if no host has the instance.
+// atInstance begins an op on a volume at the body's instance. If no host has the instance, it
+// passes the call on to the registry.
 func atInstance[In any](s *Server, route routes.Route[In, api.Attachment], instance func(In) string, begin change[In, api.Attachment]) httpjson.Route {
 	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
 		var in In

@@ -24,7 +24,8 @@ type question struct {
 	query     url.Values
 }
 
-// stale answers a read from the uplink's last view, with its age; false without a view.
+// stale answers a read from the uplink's last view, with the view's age. It returns false if there
+// is no view.
 func stale[Out any](s *Server, w http.ResponseWriter, r *http.Request, route routes.Route[routes.None, Out], lookup cached[Out]) (done bool, err error) {
 	view, age, known := s.Uplink.View()
 	if !known {
@@ -63,7 +64,6 @@ func (s *Server) asSeen(ctx context.Context, v uplink.View) uplink.View {
 	return v
 }
 
-// asMoved returns the view with the present locations of volumes that this host has moved since.
 func asMoved(v uplink.View, moved map[string]api.Location) uplink.View {
 	if len(moved) == 0 {
 		return v
@@ -88,7 +88,8 @@ func asMoved(v uplink.View, moved map[string]api.Location) uplink.View {
 	return v
 }
 
-// letGo shows the queued attachments as detaching: only their release at the registry is missing.
+// letGo returns the view with the queued attachments as detaching, because the registry has not
+// released them yet.
 func letGo(v uplink.View, queued []api.Attachment) uplink.View {
 	if len(queued) == 0 {
 		return v
@@ -117,8 +118,8 @@ func one[T any](of func(*uplink.View) []T, called func(*T) (id, name string)) ca
 	return func(v *uplink.View, q question) (T, error) { return find(q.noun, q.ref, of(v), called) }
 }
 
-// find returns one thing. A missing thing may exist at the registry, so the error is not
-// not_found.
+// find returns one thing. If it is missing, the error is not not_found, because the registry may
+// have it.
 func find[T any](noun, ref string, things []T, key func(*T) (id, name string)) (T, error) {
 	var none T
 	found := api.Lookup(things, ref, key)
@@ -151,7 +152,6 @@ func volumeCalled(x *api.Volume) (id, name string)   { return x.ID, x.Name }
 func instanceCalled(i *api.Instance) (id, name string)     { return i.ID, i.Name }
 func attachmentCalled(a *api.Attachment) (id, name string) { return a.ID, "" }
 
-// cachedPool returns a pool; the query names the host if several have it.
 func cachedPool(v *uplink.View, q question) (api.Pool, error) {
 	name, host := q.ref, q.query.Get("host")
 	if host != "" {

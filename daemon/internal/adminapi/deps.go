@@ -22,8 +22,7 @@ import (
 
 const program = "volferryd"
 
-// Registry is the part of the registry's API that handlers call. Other requests are passed on
-// unchanged.
+// Registry has the registry's calls that handlers make. Other requests are passed on unchanged.
 type Registry interface {
 	Volume(ctx context.Context, id string) (api.Volume, error)
 	EachVolume(ctx context.Context, do func(*api.Volume) error) error
@@ -48,21 +47,21 @@ type Deps struct {
 	// RegistryProxy passes requests on to the registry.
 	RegistryProxy   http.Handler
 	RegistryAddress string
-	// CheckRegistry, if not nil, refuses requests that need features which the registry lacks.
-	// Peer, if not nil, returns the registry's announcement.
+	// CheckRegistry refuses requests that need features which the registry lacks. Peer returns the
+	// registry's announcement. Either may be nil.
 	CheckRegistry func(needs []string) error
 	Peer          func() (protocol.Announcement, bool)
-	// Endpoints, if not nil, returns the URLs of a registry with several.
+	// Endpoints, if not nil, returns the URLs of a registry that has several.
 	Endpoints func() []client.Endpoint
 	Uplink    *uplink.Uplink
-	// Audit adds the requests that only this host carries out to the registry's trail.
+	// Audit adds requests that the registry does not see to its trail.
 	Audit *audit.Outbox
-	// Callers, if not nil, remembers the callers of this host's ops.
+	// Callers, if not nil, stores who began the ops of this host.
 	Callers *audit.Callers
 	Doctor  func(ctx context.Context) []api.Check
-	// FixDoctor repairs the faults of Doctor that it can repair.
+	// FixDoctor repairs faults that Doctor finds, as far as it can.
 	FixDoctor func(ctx context.Context) []api.Fix
-	// Certificates checks the expiry of this host's certificates; nil if the host has none.
+	// Certificates checks the expiry of this host's certificates. It is nil if the host has none.
 	Certificates func() []api.Check
 	// ShortOfRoom, if not nil, warns when guests are about to fill the filesystem of the journal.
 	ShortOfRoom func() []api.Check

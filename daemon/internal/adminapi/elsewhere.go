@@ -17,15 +17,14 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// elsewhere refuses the registry's calls with the registry's address, where the caller can repeat
-// them.
+// elsewhere returns refusals for calls that only the registry answers. They have the registry's
+// address.
 func (s *Server) elsewhere() []httpjson.Elsewhere {
 	refused := api.Errorf(api.CodeNotFound, "only the registry does this, and here the daemon of host %s answers: ask the registry at %s", s.HostName, s.RegistryAddress).
 		With(api.DetailRegistry, s.RegistryAddress)
 	return routes.Elsewhere(func(d *routes.Declaration) bool { return d.Daemon != nil }, refused)
 }
 
-// addressed adds the registry's address to a refusal with not_your_host.
 func (s *Server) addressed(next handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		err := next(w, r)
@@ -43,7 +42,8 @@ func withAddress(e *api.Error, address string) *api.Error {
 	return said.With(api.DetailRegistry, address)
 }
 
-// addAddress adds the address to the registry's refusal. Other answers do not change.
+// addAddress adds the registry's address to a refusal that the registry has sent. It does not
+// change other answers.
 func addAddress(resp *http.Response, address string) error {
 	text, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()

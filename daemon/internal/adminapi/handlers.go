@@ -30,17 +30,17 @@ func answer[In, Out any](route routes.Route[In, Out], look func(*http.Request, I
 	})
 }
 
-// change makes the body's change of the thing in the path, under an op id.
+// change makes the change in of the object ref, under an op id.
 type change[In, Out any] = func(ctx context.Context, opID, ref string, in In) (Out, error)
 
-// do serves a change that is complete with the answer.
+// do serves a change that is complete when it is answered.
 func do[In, Out any](route routes.Route[In, Out], status int, c change[In, Out]) httpjson.Route {
 	return changes(route, c, func(w http.ResponseWriter, _ *http.Request, _ string, out Out) error {
 		return route.Write(w, status, out)
 	})
 }
 
-// begin serves a change that continues after the answer, which has its op.
+// begin serves a change that continues after the answer. The answer has the change's op.
 func begin[In, Out any](ops *opAPI, route routes.Route[In, Out], c change[In, Out]) httpjson.Route {
 	return changes(route, c, func(w http.ResponseWriter, r *http.Request, opID string, out Out) error {
 		return begun(ops, route, w, r, opID, out)
@@ -65,8 +65,8 @@ func changes[In, Out any](route routes.Route[In, Out], c change[In, Out], write 
 	})
 }
 
-// opID returns a request's op id: the caller's idempotency key, so that a repeated request finds
-// its op, or a new id.
+// opID returns a request's op id. This is the caller's idempotency key, so that a repeated request
+// finds its op, or else a new id.
 func opID(r *http.Request) (string, error) {
 	key, err := httpjson.IdempotencyKey(r)
 	if err != nil {

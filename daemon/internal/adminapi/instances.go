@@ -55,7 +55,7 @@ func adopted(w http.ResponseWriter, what httpjson.Noun, already []string) error 
 
 func (s *instanceAPI) forget(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Query().Has("with_definition") {
-		return s.passing.proxied(w, r) // this host has nothing of an instance that no host has
+		return s.passing.proxied(w, r) // no host has the instance, so this host has nothing of it
 	}
 	force, err := forced(r)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *instanceAPI) forget(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// A repeated request finds no instance, and is identified by its key below.
+	// If the request is repeated, the instance is gone, and the key below identifies the request.
 	ref := r.PathValue("instance")
 	inst, lookErr := s.registry.Instance(r.Context(), ref)
 	if lookErr != nil {
@@ -82,11 +82,10 @@ func (s *instanceAPI) forget(w http.ResponseWriter, r *http.Request) error {
 	return routes.ForgetInstance.Write(w, http.StatusOK, inst)
 }
 
-// startTimeout bounds a start's wait for the check of its volumes' released sources.
 const startTimeout = 5 * time.Second
 
-// start also returns the released sources of the instance's volumes that may have data
-// which the guest does not see.
+// start begins a start. Its answer has the released sources of the instance's volumes that may
+// have data which the guest does not see.
 func (s *instanceAPI) start(w http.ResponseWriter, r *http.Request) error {
 	id, err := opID(r)
 	if err != nil {
@@ -114,9 +113,9 @@ func (s *instanceAPI) start(w http.ResponseWriter, r *http.Request) error {
 	return begun(s.ops, routes.StartInstance, w, r, id, inst, httpjson.Noun{Name: "written_sources", Value: left})
 }
 
-// writtenSources returns the released sources that may have data missing from their volumes. If the
-// check does not end before ctx, it returns those known so far: an old image may be on a silent
-// filesystem.
+// writtenSources returns the released sources that may have data which their volumes lack. If ctx
+// ends before the check, it returns the sources known so far: an image may be on a filesystem that
+// does not answer.
 func (s *instanceAPI) writtenSources(ctx context.Context, volumes []string) []api.ReleasedSource {
 	type answer struct {
 		left []api.ReleasedSource

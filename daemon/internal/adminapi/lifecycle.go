@@ -32,7 +32,8 @@ type instanceAPI struct {
 	hostID, hostName string
 }
 
-// power begins an action on an instance that only this host records, with an audit event.
+// power begins an action on an instance. Because only this host knows of the action, power stores
+// an audit event.
 func (s *instanceAPI) power(what string, begin func(ctx context.Context, opID, instance string) (api.Instance, error)) change[routes.None, api.Instance] {
 	return func(ctx context.Context, opID, instance string, _ routes.None) (api.Instance, error) {
 		return s.audited(ctx, opID, instance, what, nil, func() (api.Instance, error) { return begin(ctx, opID, instance) })
@@ -51,8 +52,8 @@ func (s *instanceAPI) repair(ctx context.Context, opID, instance string, in api.
 	})
 }
 
-// audited begins an action and stores an event with the caller. For a task the registry has that
-// event.
+// audited begins an action and stores an event with the caller. For a task it stores none, because
+// the registry has the event.
 func (s *instanceAPI) audited(ctx context.Context, opID, instance, what string, details map[string]any, begin func() (api.Instance, error)) (api.Instance, error) {
 	if ctx.Value(taskKey{}) != nil {
 		return begin()
@@ -65,9 +66,9 @@ func (s *instanceAPI) audited(ctx context.Context, opID, instance, what string, 
 	return inst, err
 }
 
-// noteAsked stores an audit event before a request is carried out; then call end with the request's
-// result. The action continues even if that fails: a host with a full state directory must still be
-// able to stop a guest.
+// noteAsked stores an audit event before a request is carried out. The caller then calls end with
+// the request's result. If the event cannot be stored, the action continues: a host with a full
+// state directory must still be able to stop a guest.
 func (s *instanceAPI) noteAsked(ctx context.Context, e api.EventPost) (end func(instanceID string, err error)) {
 	details := map[string]any{"who": whoAsks(ctx)}
 	maps.Copy(details, e.Details)

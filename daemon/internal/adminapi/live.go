@@ -12,7 +12,8 @@ import (
 )
 
 // liveRoutes are this host's part of a move while all guests write, for the registry's tasks. They
-// do nothing for other callers: each step first asks the registry whether its migration wants it.
+// do nothing for other callers: before each step, the host asks the registry whether the migration
+// needs the step.
 func (s *Server) liveRoutes() []httpjson.Route {
 	return []httpjson.Route{
 		answer(routes.CheckLive, s.checkLive),
@@ -39,7 +40,6 @@ func live[In any](s *Server, route routes.Route[In, api.Op], volume func(In) api
 	})
 }
 
-// checkLive answers with this host's guests, if all could be tracked and saved.
 func (s *Server) checkLive(r *http.Request, in api.LiveCheck) (api.LiveHost, error) {
 	ctx := r.Context()
 	host := api.LiveHost{Instances: []api.PausedInstance{}}

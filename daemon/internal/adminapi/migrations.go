@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// migrateVolume moves a volume on this host. It passes a move with all guests paused on to the
+// migrateVolume moves a volume on this host. It passes a move of all guests of a volume on to the
 // registry, because other hosts may have some of the guests.
 func (s *migrationAPI) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	var target api.MigrationTarget
@@ -97,13 +97,14 @@ func (s *migrationAPI) byAttachments(r *http.Request, in api.MigrationComplete) 
 	return migrate.Call{Subject: subject, DstAttachmentID: in.DstAttachmentID}, err
 }
 
-// byMigration is for a migration that is named by its own id. A complete needs no destination then.
+// byMigration returns the call for a migration that is named by its own id, so that a complete
+// names no destination.
 func (s *migrationAPI) byMigration(r *http.Request, _ routes.None) (migrate.Call, error) {
 	m, err := s.moves.Resolve(r.Context(), r.PathValue("migration"))
 	return migrate.Call{Subject: m.ID, DstAttachmentID: m.DstAttachmentID}, err
 }
 
-// attachmentID resolves the attachment in a path. It also reads the journal, because a repeated
+// attachmentID returns the id of the attachment in a path. It also reads the journal: a repeated
 // call must find its migration after a complete has removed the attachment from the registry.
 func (s *migrationAPI) attachmentID(r *http.Request) (string, error) {
 	name := r.PathValue("attachment")
@@ -129,9 +130,9 @@ func (s *migrationAPI) list(w http.ResponseWriter, r *http.Request) error {
 	return routes.ListMigrations.Write(w, http.StatusOK, list)
 }
 
-// all returns the open migrations of this host, or all of them. A move with all guests
-// paused is shown as the registry has it, if it answers: this host's journal has at most a part of
-// it.
+// all returns this host's open migrations or, if all is true, all its migrations. It returns a
+// move that the registry leads as the registry has it, if the registry answers, because this
+// host's journal has at most a part of it.
 func (s *migrationAPI) all(ctx context.Context, all bool) ([]api.Migration, error) {
 	list, err := s.moves.List(ctx, all)
 	if err != nil || !s.uplink.Up() {
@@ -139,7 +140,7 @@ func (s *migrationAPI) all(ctx context.Context, all bool) ([]api.Migration, erro
 	}
 	ofRegistry, err := s.registry.Migrations(ctx, "", all)
 	if err != nil {
-		return list, nil //nolint:nilerr // what this host knows is told whoever is away
+		return list, nil //nolint:nilerr // without the registry the answer has what this host knows
 	}
 	ofRegistry = slices.DeleteFunc(ofRegistry, func(m api.Migration) bool { return !m.LedByRegistry() })
 	list = slices.DeleteFunc(list, func(m api.Migration) bool {
@@ -188,9 +189,9 @@ func (s *migrationAPI) deleteSource(w http.ResponseWriter, r *http.Request) erro
 	return routes.DeleteSource.Write(w, http.StatusOK, left)
 }
 
-// unlessRegistryLeads passes a call on to the registry if the registry makes the migration (with
-// all guests paused): this host knows at most a part of it. A migration unknown here may be one of
-// these: its call fails while the registry does not answer.
+// unlessRegistryLeads passes a call on to the registry if the registry leads the migration: this
+// host knows at most a part of it. The registry may lead a migration that is unknown here, so the
+// call fails while the registry does not answer.
 func (s *migrationAPI) unlessRegistryLeads(route httpjson.Route) httpjson.Route {
 	next := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {

@@ -16,8 +16,9 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// nextCommands returns the commands that end an op which waits for the operator: its error's own,
-// otherwise the command that repeats the call; "" if none is known, and for other ops.
+// nextCommands returns the commands that end an op which waits for the operator. These are the
+// commands in the op's error, or else the command that repeats the call. It returns "" if it knows
+// none, and for other ops.
 func nextCommands(st *op.Status, o *api.Op) string {
 	if op.State(o.State) != op.StateNeedsOperator {
 		return ""
@@ -37,11 +38,10 @@ func nextCommands(st *op.Status, o *api.Op) string {
 	return shell.Line(append([]string{"volferryctl"}, words...)...)
 }
 
-// byInstance are the verbs of `volferryctl instance` that begin ops of instances.
 var byInstance = []string{"start", "stop", "reboot", "pause", "unpause", "repair", "shelve", "unshelve"}
 
-// again returns the command that continues an op, nil if none is known or needed: the registry
-// continues some ops.
+// again returns the command that continues an op. It returns nil if none is known, or if the
+// registry continues the op.
 func again(st *op.Status) []string {
 	volume, instance := request.Names(st.Op.Input)
 	what, verb, _ := strings.Cut(st.Op.Kind, "_")

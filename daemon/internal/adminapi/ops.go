@@ -19,8 +19,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// mostOpWaits bounds the number of callers that wait for ops: a waiting task takes another task's
-// place (uplink).
+// mostOpWaits is how many callers may wait for ops at once. The limit exists because a waiting
+// task keeps another task from running (uplink).
 const mostOpWaits = 12
 
 type opAPI struct {
@@ -46,8 +46,6 @@ func (s *opAPI) show(r *http.Request, _ routes.None) (api.Op, error) {
 	return s.requested(r.Context(), id)
 }
 
-// awaitEnd returns when an op has ended or stopped, at the latest after wait. The caller then reads
-// the op again.
 func (s *opAPI) awaitEnd(ctx context.Context, wait time.Duration, o api.Op) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -59,7 +57,7 @@ func (s *opAPI) awaitEnd(ctx context.Context, wait time.Duration, o api.Op) {
 }
 
 // requested returns the state of the request that began with this op. Only a request for a
-// migration may need several ops.
+// migration may have several ops.
 func (s *opAPI) requested(ctx context.Context, opID string) (api.Op, error) {
 	st, err := s.runner.Status(ctx, opID)
 	if err != nil {
@@ -99,9 +97,9 @@ func OpenOps(runner *op.Runner) []api.Op {
 	return open
 }
 
-// watch streams the progress of a request. The last line has its result: done, undone or
-// needs_operator. The first line has the present state, so a reader that was cut off can ask again
-// and misses nothing.
+// watch streams the progress of a request. The first line has the present state, so a reader that
+// was cut off can ask again and misses nothing. The last line has the result: done, undone or
+// needs_operator.
 func (s *opAPI) watch(w http.ResponseWriter, r *http.Request) error {
 	o, err := s.requested(r.Context(), r.PathValue("op"))
 	if err != nil {
@@ -128,7 +126,6 @@ func (s *opAPI) watch(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// watchOther sends the end of an op that belongs to no migration; such ops are short.
 func (s *opAPI) watchOther(ctx context.Context, stream *httpjson.Stream, o api.Op) error {
 	st, err := s.runner.Wait(ctx, o.ID)
 	if err != nil {

@@ -17,10 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// The object of a call decides whether this host or the registry serves it: no host has a
+// The object of a call decides whether this host or the registry serves the call: no host has a
 // shelved_offloaded instance.
 
-// taskKey marks the registry's calls.
 type taskKey struct{}
 
 func asTask(ctx context.Context) context.Context { return context.WithValue(ctx, taskKey{}, true) }
@@ -35,8 +34,8 @@ type passing struct {
 	hostName string
 }
 
-// passOn passes a call on to the registry. It refuses a call from the registry itself, which would
-// come back.
+// passOn passes a call on to the registry. It refuses a call from the registry, because the
+// registry would send it back.
 func (s *passing) passOn(w http.ResponseWriter, r *http.Request, why string) error {
 	if r.Context().Value(taskKey{}) != nil {
 		return api.Errorf(api.CodeNotYourHost, "%s; this is host %s", why, s.hostName)
@@ -44,7 +43,8 @@ func (s *passing) passOn(w http.ResponseWriter, r *http.Request, why string) err
 	return s.proxied(w, r)
 }
 
-// decodeAndKeep is httpjson.Decode, and keeps the body readable in the returned request.
+// decodeAndKeep decodes the body as httpjson.Decode does. The body of the returned request can be
+// read again.
 func decodeAndKeep(r *http.Request, v any) (*http.Request, error) {
 	var read bytes.Buffer
 	again := r.Clone(r.Context())
@@ -57,7 +57,8 @@ func decodeAndKeep(r *http.Request, v any) (*http.Request, error) {
 }
 
 // onShelf reports whether no host has the instance. It returns false for a request that this host
-// has already begun, and if the state is unknown: then the handler checks it.
+// has already begun. It also returns false if the state is unknown; then the handler checks the
+// state.
 func (s *passing) onShelf(ctx context.Context, opID, instance string) bool {
 	if instance == "" || s.begunHere(ctx, opID) {
 		return false
@@ -90,8 +91,8 @@ func (s *passing) proxied(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// fresh first reports this host to the registry, so that the answer is current. If the report
-// fails, the registry's own answer shows why.
+// fresh makes a route report this host to the registry first, so that the answer is current. If
+// the report fails, the registry's own answer shows why.
 func (s *passing) fresh(route httpjson.Route) httpjson.Route {
 	next := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
@@ -103,7 +104,6 @@ func (s *passing) fresh(route httpjson.Route) httpjson.Route {
 	return route
 }
 
-// hasBegun reports whether a request asks for a later page of a list, which only the registry has.
 func hasBegun(r *http.Request) bool { return r.URL.Query().Get(routes.AfterParameter) != "" }
 
 func away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailable }

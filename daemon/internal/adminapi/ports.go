@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Hypervisor is this package's part of hv.Hypervisor.
+// Hypervisor has the calls of hv.Hypervisor that this package makes.
 type Hypervisor interface {
 	Up() bool
 	Domains(ctx context.Context) ([]hv.Domain, error)

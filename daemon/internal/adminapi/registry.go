@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// remembered is proxied for a read that the last view can answer, marked as stale, while the
-// registry does not.
+// remembered passes a read on to the registry, as proxied does. While the registry does not
+// answer, it answers from the last view, marked as stale.
 func remembered[Out any](s *Server, route routes.Route[routes.None, Out], lookup cached[Out]) httpjson.Route {
 	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
 		if hasBegun(r) {
@@ -28,7 +28,7 @@ func remembered[Out any](s *Server, route routes.Route[routes.None, Out], lookup
 				return err
 			}
 		}
-		// The registry may have become silent.
+		// The registry may have stopped answering.
 		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 		defer cancel()
 		answer := &held{ResponseWriter: w}
@@ -44,7 +44,6 @@ func remembered[Out any](s *Server, route routes.Route[routes.None, Out], lookup
 	})
 }
 
-// readTimeout bounds how long a read waits for the registry before the last view answers it.
 const readTimeout = 5 * time.Second
 
 type held struct {
@@ -57,8 +56,8 @@ type held struct {
 func (h *held) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
 // NewRegistryProxy returns a handler that passes requests on to the registry at base. The daemon
-// has authorized the caller, and is the registry's caller. A refusal for lack of permission gets
-// the registry's address, where an operator can ask.
+// has authorized the caller; for the registry, the daemon is the caller. If the registry denies
+// permission, the answer has the registry's address, so that the operator can ask there.
 func NewRegistryProxy(transport http.RoundTripper, base *url.URL, address string) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -66,7 +65,8 @@ func NewRegistryProxy(transport http.RoundTripper, base *url.URL, address string
 			p.Out.Header.Set(api.CallerHeader, whoAsks(p.In.Context())) // it replaces the caller's header
 		},
 		Transport: transport,
-		// The caller talks to this program, and gets its announcement.
+		// The caller's connection is to this program, so the answer has this program's
+		// announcement.
 		ModifyResponse: func(resp *http.Response) error {
 			protocol.Remove(resp.Header)
 			if resp.StatusCode == http.StatusForbidden {
@@ -81,7 +81,7 @@ func NewRegistryProxy(transport http.RoundTripper, base *url.URL, address string
 			}
 			e := api.Errorf(api.CodeRegistryUnavailable, "the registry does not answer (%v); is volferry-registry running?", err)
 			if why := new(api.Error); errors.As(err, &why) {
-				e.Details = why.Details // that the change may have been made
+				e.Details = why.Details // for example that the change may have been made
 			}
 			if h, ok := w.(*held); ok {
 				h.away, h.err = true, e

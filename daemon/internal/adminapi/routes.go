@@ -41,8 +41,8 @@ func parts() map[string]routes.Part {
 	return parts
 }
 
-// admitted refuses calls that would begin work on a fenced host. If a fence halts an op, its
-// waiting caller gets the reason.
+// admitted refuses calls that would begin work on a fenced host. If a fence halts an op, the
+// caller who waits for it gets the reason.
 func (s *Server) admitted(next handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := s.Uplink.Admit(); err != nil {
@@ -134,8 +134,8 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 }
 
 // pauseAllRoutes are this host's part of a move with all guests paused, for the registry's tasks.
-// They do nothing for other callers: an instance is saved and restored only for the migration that
-// locked it, and an image is copied or dropped only with permission of the registry's migration.
+// They do nothing for other callers. An instance is saved and restored only for the migration that
+// locked it. An image is copied or dropped only if the registry's migration permits that.
 func (s *Server) pauseAllRoutes() []httpjson.Route {
 	ops := s.ops()
 	return []httpjson.Route{
@@ -174,7 +174,8 @@ func (s *Server) rememberedRoutes() []httpjson.Route {
 	}
 }
 
-// passedOnRoutes are the calls that only the registry answers; it checks this host's rights.
+// passedOnRoutes are the calls that only the registry answers. The registry checks this host's
+// rights.
 func (s *Server) passedOnRoutes() []httpjson.Route {
 	var served []httpjson.Route
 	for _, d := range routes.All() {
@@ -185,8 +186,8 @@ func (s *Server) passedOnRoutes() []httpjson.Route {
 	return served
 }
 
-// Handler serves the API to authorized callers. The log names every caller of a change, authorized
-// or not.
+// Handler serves the API to authorized callers. It logs every caller of a change, authorized or
+// not.
 func (s *Server) Handler(authorize httpjson.Authorizer) http.Handler {
 	logged := func(r *http.Request, route httpjson.Route) error {
 		err := authorize(r, route)

@@ -62,11 +62,10 @@ func (s *statusAPI) libvirtPart() api.Check {
 	}
 }
 
-// refreshTimeout bounds a status's wait for a silent registry.
 const refreshTimeout = time.Second
 
-// registryPart reports whether the registry answers, with its own text if it takes no changes, and
-// the age of the last view. It calls a silent registry again, because it may have been started
+// registryPart reports whether the registry answers, why it accepts no changes, and the age of the
+// last view. It calls a registry that did not answer again, because it may have been started
 // since.
 func (s *statusAPI) registryPart(ctx context.Context) api.Check {
 	err := s.Uplink.Err()
@@ -92,8 +91,8 @@ func (s *statusAPI) registryPart(ctx context.Context) api.Check {
 	return part
 }
 
-// endpoint returns which of several URLs is in use, and which did not answer. With one active
-// registry the others are silent, which is no fault.
+// endpoint returns which of several URLs is in use, and which did not answer. Only one registry is
+// active, so it is no fault if the others do not answer.
 func (s *statusAPI) endpoint() string {
 	if s.Endpoints == nil {
 		return ""
@@ -113,7 +112,6 @@ func (s *statusAPI) endpoint() string {
 	return text
 }
 
-// epochPart reports whether this host may work, and the disks that it lost.
 func (s *statusAPI) epochPart() api.Check {
 	const name = "epoch"
 	_, epoch := s.Uplink.Token()
@@ -173,8 +171,6 @@ func (s *statusAPI) instancesPart() api.Check {
 	}
 }
 
-// runningElsewhere returns the notes of instances with guests on other images than their volumes,
-// except on released sources, which sourcesPart counts.
 func (s *statusAPI) runningElsewhere() []uplink.Note {
 	sources := s.Migrations.Released.KnownWrittenSources()
 	return slices.DeleteFunc(s.Uplink.Notes(), func(n uplink.Note) bool {
@@ -191,7 +187,6 @@ func (s *statusAPI) chainsPart() api.Check {
 	return api.CheckChains(found)
 }
 
-// sourcesPart reports released sources that may have data which their volumes lack.
 func (s *statusAPI) sourcesPart() api.Check {
 	const name = "released"
 	left := s.Migrations.Released.KnownWrittenSources()
@@ -213,7 +208,6 @@ func (s *statusAPI) sourcesPart() api.Check {
 	return part
 }
 
-// count adds the numbers that are available now; Parts has the systems that do not answer.
 func (s *statusAPI) count(ctx context.Context, st *api.Status) {
 	view, _, _ := s.Uplink.View()
 	st.Volumes, st.Instances = len(view.Volumes), len(view.Instances)

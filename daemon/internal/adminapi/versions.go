@@ -10,7 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// VersionsChecks checks the registry's version and missing features; none before its first answer.
+// VersionsChecks checks the registry's version and features. It returns no check before the
+// registry's first answer.
 func VersionsChecks(peer func() (protocol.Announcement, bool)) []api.Check {
 	if peer == nil {
 		return nil

@@ -62,7 +62,7 @@ func (s *Server) which(r *http.Request, _ routes.None) (api.Which, error) {
 	return answer, nil
 }
 
-// forgetVolume has the registry forget a volume, unless an op of this host creates, deletes or
+// forgetVolume makes the registry forget a volume, unless an op of this host creates, deletes or
 // resizes it.
 func (s *Server) forgetVolume(w http.ResponseWriter, r *http.Request) error {
 	vol, err := s.Registry.Volume(r.Context(), r.PathValue("volume"))

@@ -32,8 +32,8 @@ func (m *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.Vol
 	return att, nil
 }
 
-// BeginAttach is Attach, but returns once the registry has reserved or refused the volume; the op
-// with this id continues.
+// BeginAttach starts an Attach, and returns once the registry has reserved or refused the volume.
+// The op with this id continues.
 func (m *Manager) BeginAttach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
 	what, err := m.begin(ctx, m.attachRequest(opID, volumeRef, in))
 	if err != nil {
@@ -73,7 +73,7 @@ func (m *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 	if err := onThisHost(inst.Host, host, "instance "+inst.Name); err != nil {
 		return input{}, err
 	}
-	if len(vol.Attachments) > 0 { // perhaps an attach that waits for the operator
+	if len(vol.Attachments) > 0 { // an attach may wait for the operator
 		m.admission.LookAgain(ctx, request.VolumeKey(vol.ID))
 		if vol, err = m.env.Registry.Volume(ctx, volumeRef); err != nil {
 			return input{}, err
@@ -134,8 +134,8 @@ func onThisHost(is string, host Host, what string) error {
 	return api.Errorf(api.CodeNotYourHost, "%s is on host %s and this is %s; run this there, or ask the registry", what, is, host.Name)
 }
 
-// checkVolume makes checks of the registry's reservation that later checks of this host would
-// hide.
+// checkVolume makes some checks of the registry's reservation first, because errors of this host's
+// checks would hide theirs.
 func checkVolume(vol api.Volume, inst api.Instance, host Host) error {
 	cannot := func(code api.Code, format string, args ...any) *api.Error {
 		return api.Errorf(code, "cannot attach volume %s: %s", vol.Name, fmt.Sprintf(format, args...))

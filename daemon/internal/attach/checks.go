@@ -17,7 +17,6 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// checkLocation refuses an image that contradicts the registry, or has another user on this host.
 func (e *env) checkLocation(ctx context.Context, in *input) error {
 	if err := e.rules.CheckLocation(ctx, e.Pools, in.Location, "cannot attach volume "+in.VolumeName); err != nil {
 		return request.HV(err)
@@ -47,8 +46,8 @@ func (e *env) checkLocation(ctx context.Context, in *input) error {
 	return err
 }
 
-// checkBefore is checkLocation before the volume is connected. stepConnect checks a volume without
-// a device until then.
+// checkBefore makes the checks of checkLocation before the volume is connected. If the volume has
+// no device until then, stepConnect makes them.
 func (e *env) checkBefore(ctx context.Context, in *input) error {
 	connectable, err := location.Connectable(ctx, e.Devices, in.Location.Path)
 	if err != nil {
@@ -78,8 +77,8 @@ func (e *env) checkReachable(ctx context.Context, in *input) error {
 	return image.Refused("attach volume "+in.VolumeName, dir, e.Images.Reach(user, dir))
 }
 
-// checkOpens refuses an image that the guest's QEMU could not open for writing. It does not try a
-// shared volume, which the attempt might take from other guests.
+// checkOpens refuses an image that the guest's QEMU could not open for writing. It skips a shared
+// volume: the attempt changes the image's owner, and might take it from other guests.
 func (e *env) checkOpens(ctx context.Context, in *input) error {
 	if in.Shareable || in.Mode != api.ModeRW {
 		return nil
@@ -91,8 +90,6 @@ func (e *env) checkOpens(ctx context.Context, in *input) error {
 	return image.Refused("attach volume "+in.VolumeName, in.Location.Path, e.Images.MayOpen(user, in.Location.Path))
 }
 
-// qemuUser returns the user of the guest's QEMU, or of the future QEMU of a shelved_offloaded
-// instance.
 func (e *env) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, confined bool, err error) {
 	user, confined, err = hv.ConfinedUser(ctx, e.Processes, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
@@ -101,7 +98,7 @@ func (e *env) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, con
 	return user, confined, request.HV(err)
 }
 
-// checkOwn refuses an image that, by another name, is another volume's or its migration's. It also
+// checkOwn refuses an image that another volume or its migration has under another name. It also
 // checks the base images, which another host named.
 func (e *env) checkOwn(ctx context.Context, in *input) error {
 	look, err := e.Claims.Look(ctx)
@@ -151,8 +148,8 @@ func (e *env) users(ctx context.Context, path string) ([]user, error) {
 	return all, nil
 }
 
-// notUnderAnotherID refuses to end the attachment of an instance without a domain while a domain
-// of that name, defined under another UUID, has the volume.
+// notUnderAnotherID refuses to end the attachment of an instance without a domain if a domain of
+// the same name, but with another UUID, has the volume.
 func (e *env) notUnderAnotherID(ctx context.Context, in *input, verdict string) error {
 	users, err := e.users(ctx, in.Location.Path)
 	if err != nil {
@@ -206,8 +203,8 @@ func (e *env) beside(ctx context.Context, in *input) ([]api.Attachment, error) {
 	return slices.DeleteFunc(all, func(a api.Attachment) bool { return a.ID == in.AttachmentID }), nil
 }
 
-// clientsBeside counts the clients of other attachments: least the guests of this host, most also
-// the guests of other hosts.
+// clientsBeside counts the clients of an image that other attachments explain: at least the guests
+// of this host, at most also the guests of other hosts.
 func (e *env) clientsBeside(ctx context.Context, in *input) (least, most int, err error) {
 	beside, err := e.beside(ctx, in)
 	if err != nil {

@@ -16,26 +16,27 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Detach detaches a volume from an instance of this host. It returns the earlier attachment once
-// guest and registry have released it. While the registry is silent, the guest still loses the
-// disk, and the attachment stays detaching. A repeated request gets the same answer.
+// Detach detaches a volume from an instance of this host. It returns the previous attachment once
+// guest and registry have released it. While the registry does not answer, the guest still loses
+// the disk, and the attachment stays detaching. A repeated request gets the same answer.
 func (m *Manager) Detach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
 	return m.endOf(ctx, m.detachRequest(opID, volumeRef, in))
 }
 
-// BeginDetach is Detach, but returns once the registry has recorded or refused it; the op with
-// this id continues.
+// BeginDetach starts a Detach, and returns once the registry has recorded or refused it. The op
+// with this id continues.
 func (m *Manager) BeginDetach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
 	return m.beginEnd(ctx, m.detachRequest(opID, volumeRef, in))
 }
 
-// Delete ends one attachment. Without force it is Detach. With force it ignores the attachment's
-// state and does not touch the guest; it returns state_forbidden if the guest has the disk.
+// Delete ends one attachment. Without force it does the same as Detach. With force it ignores the
+// attachment's state and does not change the guest; it returns state_forbidden if the guest has
+// the disk.
 func (m *Manager) Delete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
 	return m.endOf(ctx, m.deleteRequest(opID, attachmentRef, force))
 }
 
-// BeginDelete is Delete, but returns as soon as the op is granted or refused.
+// BeginDelete starts a Delete, and returns as soon as the op is granted or refused.
 func (m *Manager) BeginDelete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
 	return m.beginEnd(ctx, m.deleteRequest(opID, attachmentRef, force))
 }
@@ -92,7 +93,7 @@ func (m *Manager) endOf(ctx context.Context, req request.Request) (api.Attachmen
 		return api.Attachment{}, fmt.Errorf("read the result of op %s: %w", req.OpID, err)
 	}
 	if end.Queued {
-		// A restarted registry answers within this wait.
+		// If the registry is only being restarted, it answers within this wait.
 		if _, err := m.admission.Wait(ctx, lateID(req.OpID)); err != nil {
 			return api.Attachment{}, err
 		}
@@ -108,7 +109,7 @@ func (m *Manager) beginEnd(ctx context.Context, req request.Request) (api.Attach
 	return in.attachment(api.AttachmentDetaching), nil
 }
 
-// Queued returns the attachments that the guests have released and the registry has not.
+// Queued returns the attachments that the guests have released, but not yet the registry.
 func (m *Manager) Queued() []api.Attachment {
 	var out []api.Attachment
 	for _, in := range m.env.queued() {
@@ -117,11 +118,11 @@ func (m *Manager) Queued() []api.Attachment {
 	return out
 }
 
-// found is an attachment that is to end, with the volume's name or, if unknown, id.
+// found is an attachment to end. volume is the volume's name or, if the name is unknown, id.
 type found struct {
 	api.Attachment
 	volume string
-	// remembered: the data is from this host's cache.
+	// remembered is true for data from this host's cache.
 	remembered bool
 }
 
@@ -199,7 +200,7 @@ func (m *Manager) decideDetach(ctx context.Context, f found, force bool) (input,
 		return in, err
 	}
 	if dom == nil || !dom.Persistent {
-		return in, nil // no definition could bring the disk back
+		return in, nil // there is no definition that could bring the disk back
 	}
 	return in, checkDomain(in.cannotDetach(), dom)
 }
@@ -280,8 +281,8 @@ func (m *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom 
 	return in.off(rootDetach, dom)
 }
 
-// instanceOf returns the instance of an attachment: from this host's cache if the registry is
-// silent, otherwise, if needed, from the registry.
+// instanceOf returns the instance of an attachment. It asks the registry only if needed. While the
+// registry does not answer, it uses this host's cache.
 func (m *Manager) instanceOf(ctx context.Context, f found, needed bool) (inst api.Instance, known bool, err error) {
 	switch {
 	case f.remembered:

@@ -46,8 +46,8 @@ func letters(n int) string {
 	return letters(n/alphabet-1) + letters(n%alphabet)
 }
 
-// bootsBefore reports whether a disk at this device would boot before a detached root. A root
-// without a boot number boots first; libvirt orders the disks of a bus by name.
+// bootsBefore reports whether a disk at this device would boot before root, a detached root disk.
+// A root without a boot number boots first; libvirt orders the disks of a bus by name.
 func bootsBefore(device string, root *hv.Disk) bool {
 	return root != nil && root.BootOrder == 0 && root.Bus == diskspec.BusOf(device) &&
 		(len(device) < len(root.Target) || len(device) == len(root.Target) && device < root.Target)

@@ -19,9 +19,8 @@ type Host struct {
 	Epoch int64
 }
 
-// runner is the steps' part of op.Runner.
 type runner interface {
-	// Submit stores and starts a following op.
+	// Submit stores and starts another op.
 	Submit(ctx context.Context, o op.Op) error
 	Active() []op.Status
 }

@@ -23,7 +23,7 @@ type Disks interface {
 	ParseDisk(definition string) (hv.Disk, error)
 }
 
-// Processes looks at the processes of domains.
+// Processes reads the processes of domains.
 type Processes interface {
 	hv.QEMUUsers
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)

@@ -14,11 +14,11 @@ const (
 	kindAttach = "attachment_attach"
 	kindDetach = "attachment_detach"
 	kindDelete = "attachment_delete"
-	// kindRelease is a queued release, which waits for the registry.
+	// kindRelease is the kind of a queued release, which waits for the registry.
 	kindRelease = "attachment_release"
-	// kindRestore returns a disk to a guest that released it after the detach was undone.
+	// kindRestore ops return a disk to a guest that released the disk after its detach was undone.
 	kindRestore = "attachment_restore"
-	// The same for a root volume.
+	// These kinds are for root volumes.
 	kindAttachRoot = "attachment_attach_root"
 	kindDetachRoot = "attachment_detach_root"
 	kindDeleteRoot = "attachment_delete_root"
@@ -65,11 +65,12 @@ type input struct {
 	Location  api.Location `json:"location"`
 	Block     bool         `json:"block"`
 
-	// Root: the volume is a root. Slot is the recorded disk of the root slot, or of the data
-	// volume's last attachment at the instance, or nil.
+	// Root is true for a root volume. Slot is the recorded disk of the root slot or, for a data
+	// volume, of its last attachment at the instance, or nil.
 	Root bool                `json:"root,omitempty"`
 	Slot *api.SlotDefinition `json:"slot,omitempty"`
-	// WasRoot: a data volume was last the instance's root.
+	// WasRoot is true for a data volume that was the root volume in its last attachment at the
+	// instance.
 	WasRoot bool `json:"was_root,omitempty"`
 
 	Host       string `json:"host"`
@@ -77,10 +78,10 @@ type input struct {
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
 
-	// From is the registry's state of an attachment that is to end.
+	// From is the registry's state of an attachment to end.
 	From  api.AttachmentState `json:"from,omitempty"`
 	Force bool                `json:"force,omitempty"`
-	// Request is the id of the caller's op, in an op that follows it.
+	// Request is the id of the caller's op, if this op follows that one.
 	Request string `json:"request,omitempty"`
 	request.Body
 }
@@ -88,7 +89,7 @@ type input struct {
 func (in *input) chain() []hv.Image { return location.Chain(in.Location, in.Block) }
 
 // Keys implements request.Input. Ops of one instance run one after the other, so that each finds
-// the domain as the previous op left it. So do ops of one volume, so that exactly one attachment
+// the domain as the previous op left it. Ops of one volume also do, so that exactly one attachment
 // is the last to end. Ops of a root volume also exclude starts and stops.
 func (in *input) Keys() []string {
 	keys := []string{request.InstanceKey(in.InstanceID), request.VolumeKey(in.VolumeID)}
@@ -101,7 +102,7 @@ func (in *input) Keys() []string {
 // Group implements request.Input.
 func (in *input) Group() string { return in.AttachmentID }
 
-// Variant implements request.Varied: the ops of root volumes have their own kinds.
+// Variant implements request.Varied, because ops of root volumes have their own kinds.
 func (in *input) Variant(kind string) string { return kindFor(kind, in.Root) }
 
 func (in *input) attachment(state api.AttachmentState) api.Attachment {

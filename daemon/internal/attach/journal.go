@@ -11,18 +11,14 @@ import (
 // Journal is the runner's journal.
 type Journal interface {
 	op.Journal
-	// Ops returns a kind's ops, oldest first: all, or the unfinished ones.
+	// Ops returns the ops of a kind, oldest first, or only the unfinished ones.
 	Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]op.Op, error)
 }
 
-// UnplugJournal has the ops and blobs of this host's journal.
+// UnplugJournal reads and writes this host's journal. journal.Journal documents the calls.
 type UnplugJournal interface {
-	// Ops returns a kind's ops, oldest first: all, or the unfinished ones.
 	Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]op.Op, error)
-	// Records returns the records of an op in order.
 	Records(ctx context.Context, opID string) ([]op.Record, error)
-	// PutBlob stores a key's data, durably.
 	PutBlob(ctx context.Context, key string, data []byte) error
-	// Blobs returns the data of the keys with this prefix.
 	Blobs(ctx context.Context, prefix string) (map[string][]byte, error)
 }

@@ -15,8 +15,8 @@ import (
 // Config has the operator's settings for attachments.
 type Config struct {
 	Rules location.Rules
-	// UnplugTimeout bounds a running guest's release of a disk, before it keeps the disk. 0 is
-	// DefaultUnplugTimeout.
+	// UnplugTimeout is how long a detach waits for a running guest to release a disk; after that
+	// the guest keeps the disk. 0 is DefaultUnplugTimeout.
 	UnplugTimeout time.Duration
 }
 
@@ -30,8 +30,8 @@ type Manager struct {
 	admission request.Admission
 }
 
-// New returns a manager and registers its plans with the runner. journal is the runner's. host
-// returns this host's identity once the registry has sent it.
+// New returns a manager and registers its plans with the runner. journal is the runner's journal.
+// host returns this host's identity once the registry has sent it.
 func New(cfg Config, ports Ports, runner *op.Runner, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	if cfg.UnplugTimeout <= 0 {
 		cfg.UnplugTimeout = DefaultUnplugTimeout

@@ -16,9 +16,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// PendingUnplugs has the unplug requests that a guest did not answer in time. Their detaches have
-// ended undone, so the attachments still hold. QEMU keeps such a request: the guest may release
-// the disk later, at its next reboot at the latest. It is safe for concurrent use.
+// PendingUnplugs has the unplug requests that a guest did not answer in time. Their detaches were
+// undone, so the attachments still exist. QEMU keeps such a request: the guest may release the
+// disk later, at its next reboot at the latest. It is safe for concurrent use.
 type PendingUnplugs struct {
 	domains domainReader
 	journal UnplugJournal
@@ -33,19 +33,18 @@ type PendingUnplugs struct {
 
 type pendingUnplug struct {
 	input
-	// asked is the process that has not answered.
 	asked process
 }
 
-// process identifies a process of a domain; zero is none.
 type process struct {
-	// Boot is the host's boot, since libvirt's counter restarts with it.
+	// Boot is the host's boot, because libvirt's counter Run restarts with it.
 	Boot string `json:"boot,omitempty"`
 	Run  int    `json:"run,omitempty"`
 }
 
 // unplugNote is written before the first request: from then on the guest may release the disk at
-// any time. Gone is written once the guest was seen without the disk: later saved states lack it.
+// any time. Gone is written once the guest was seen without the disk: a later save image of the
+// guest lacks the disk.
 type unplugNote struct {
 	Asked process `json:"process,omitzero"`
 	Gone  bool    `json:"gone,omitempty"`
@@ -66,16 +65,18 @@ func (p *PendingUnplugs) add(in *input, asked process) {
 	p.all[in.AttachmentID] = pendingUnplug{*in, asked}
 }
 
-// unplugOverPrefix begins the journal's keys with the process of an ended unplug, by attachment.
+// unplugOverPrefix begins journal keys, which end with an attachment's id. Their data is the
+// process of an ended unplug.
 const unplugOverPrefix = "unplug_over/"
 
-// isOver reports whether a boot of the guest has ended a process's unplug request. A new process
-// may be restored from a save image, with the old requests.
+// isOver reports whether a new process has booted the guest, which ends the unplug request. A new
+// process that was restored from a save image keeps the request.
 func (p *PendingUnplugs) isOver(in *pendingUnplug, v *view) bool {
 	return v.active && v.dom.Booted && in.asked != p.processOf(v)
 }
 
-// end removes an ended unplug, durably: a later pause hides that the guest was booted.
+// end removes an ended unplug, durably, because after a later pause libvirt does not show that the
+// guest was booted.
 func (p *PendingUnplugs) end(ctx context.Context, in *pendingUnplug) error {
 	data, err := json.Marshal(in.asked)
 	if err != nil {
@@ -116,8 +117,8 @@ func (p *PendingUnplugs) list() []pendingUnplug {
 	return slices.Collect(maps.Values(p.all))
 }
 
-// load reads the previous daemon's pending unplugs from the journal, once. It reads every detach
-// of an attachment: the last one may not have asked the guest.
+// load reads the pending unplugs of earlier daemons from the journal, once. It reads every detach
+// of an attachment, because the last detach may not have asked the guest.
 func (p *PendingUnplugs) load(ctx context.Context) error {
 	p.loading.Lock()
 	defer p.loading.Unlock()
@@ -162,12 +163,11 @@ func (p *PendingUnplugs) load(ctx context.Context) error {
 type detachEnd int
 
 const (
-	detachHasNotAsked detachEnd = iota // or is at work
+	detachHasNotAsked detachEnd = iota // or the detach is at work
 	detachGivenUp
 	detachDone
 )
 
-// howItEnded returns the process that a detach asked, and the result.
 func howItEnded(records []op.Record) (asked process, end detachEnd) {
 	for _, r := range records {
 		if r.Step != stepNameDetachLive {
@@ -187,8 +187,8 @@ func howItEnded(records []op.Record) (asked process, end detachEnd) {
 	return asked, end
 }
 
-// MayMove refuses to move a volume with a pending unplug, until the guest's next start: QEMU could
-// lose the disk, with its overlay or its block job.
+// MayMove refuses to move a volume with a pending unplug, until the guest is started again: QEMU
+// could remove the disk, with its overlay or its block job.
 func (p *PendingUnplugs) MayMove(ctx context.Context, volumeID string) error {
 	if err := p.load(ctx); err != nil {
 		return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)

@@ -10,7 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// inState observes whether the attachment has one of these states. Its output is the attachment.
+// inState returns an observation: the step is done if the attachment has one of these states. Its
+// output is the attachment.
 func (e *env) inState(states ...api.AttachmentState) op.ObserveFunc[input] {
 	return func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		att, found, err := e.row(ctx, in)
@@ -26,7 +27,8 @@ func (e *env) inState(states ...api.AttachmentState) op.ObserveFunc[input] {
 	}
 }
 
-// transition: the call's op id has op and request, so that a repeated call gets the same answer.
+// transition changes the attachment's state. The call's op id is made of op and what, so that a
+// repeated call gets the same answer.
 func (e *env) transition(ctx context.Context, r *op.Run, in *input, what string, to api.AttachmentState, from ...api.AttachmentState) error {
 	return e.transitionIn(ctx, r, in, in.Epoch, what, to, from...)
 }
@@ -38,7 +40,7 @@ func (e *env) transitionIn(ctx context.Context, r *op.Run, in *input, epoch int6
 	return request.Registry(err)
 }
 
-// row: another host's attachment counts as not found.
+// row reads the attachment from the registry. Another host's attachment counts as not found.
 func (e *env) row(ctx context.Context, in *input) (att api.Attachment, found bool, err error) {
 	att, err = e.Registry.Attachment(ctx, in.AttachmentID)
 	if request.Lost(err) {

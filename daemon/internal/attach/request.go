@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// begin starts a request's op, or finds a repeated request's. It returns once the op is granted or
-// refused, or waits for a silent system.
+// begin starts a request's op, or finds the op of a repeated request. It returns once the op is
+// granted or refused, or waits for libvirt or the registry.
 func (m *Manager) begin(ctx context.Context, req request.Request) (in input, err error) {
 	req.Variants = []string{kindFor(req.Kind, true)}
 	o, err := m.admission.Submit(ctx, req)
@@ -26,7 +26,6 @@ func (m *Manager) begin(ctx context.Context, req request.Request) (in input, err
 	return in, err
 }
 
-// perform runs a request's op to its end. An undone op is an error.
 func (m *Manager) perform(ctx context.Context, req request.Request) (input, op.Status, error) {
 	in, err := m.begin(ctx, req)
 	if err != nil {
@@ -38,8 +37,8 @@ func (m *Manager) perform(ctx context.Context, req request.Request) (input, op.S
 
 func decided(in input, err error) (request.Input, error) { return &in, err }
 
-// firstSteps are the steps, by kind, that check whether the op may begin; for a root volume all
-// steps before the commit point, which are quick.
+// firstSteps has, by kind, the steps that check whether the op may begin. For a root volume these
+// are all steps before the commit point, because they are quick.
 var firstSteps = map[string][]string{
 	kindAttach:     {stepNameReserve},
 	kindDetach:     {stepNameBegin},

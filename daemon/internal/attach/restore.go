@@ -17,7 +17,7 @@ import (
 
 const restoreEvery = time.Minute
 
-// Run restores, until ctx ends, the disks that guests released after the detach was undone.
+// Run returns disks to guests that released them after the detach was undone, until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	events := m.env.Domains.Events(ctx)
 	tick := time.NewTicker(restoreEvery)
@@ -81,7 +81,7 @@ func (m *Manager) restore(ctx context.Context, in *input) {
 		})
 	}
 	if err != nil {
-		m.env.Unplugs.add(in, process{}) // the requested unplug has happened
+		m.env.Unplugs.add(in, process{}) // the requested unplug has happened, so no process is asked
 		m.env.log.Error("cannot give a disk back", "instance", in.InstanceName, "device", in.Device, "err", err)
 	}
 }

@@ -49,7 +49,7 @@ func (in *input) off(what rootChange, dom *hv.Domain) error {
 	return api.Errorf(what.code, "%s: it is %s; stop it first", in.cannot(what), dom.State).With("state", dom.State)
 }
 
-// onShelf refuses a root's change of a shelved instance: before the offload the slot does not
+// onShelf refuses to change the root of a shelved instance: before the offload the slot does not
 // change, and afterwards the registry changes it.
 func (in *input) onShelf(what rootChange, inst api.Instance) error {
 	if inst.State != api.InstanceShelved && inst.State != api.InstanceShelvedOffloaded {
@@ -69,15 +69,14 @@ func checkLocked(verdict string, inst api.Instance) error {
 	return api.Errorf(api.CodeInstanceLocked, "%s: instance %s is locked (%s); `%s` if that is over", verdict, inst.Name, inst.LockReason, shell.Line("volferryctl", "instance", "unlock", inst.Name))
 }
 
-// freshen reports this host's state before a root operation: the registry requires a stopped
-// instance, which may just have stopped.
+// freshen reports this host's state before an op of a root volume: the registry requires a stopped
+// instance, and may not know yet that the instance has stopped.
 func (e *env) freshen(ctx context.Context, in *input) {
 	if in.Root {
 		e.Report(ctx)
 	}
 }
 
-// chooseRoot chooses the root slot, which must be empty.
 func (e *env) chooseRoot(ctx context.Context, in *input, device string, dom *hv.Domain, inst api.Instance) error {
 	if err := cmp.Or(in.onShelf(rootAttach, inst), in.off(rootAttach, dom)); err != nil {
 		return err

@@ -7,12 +7,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A data volume that returns to an instance gets its earlier disk, with its owner's settings:
-// limits, cache, queues, threads, error policies, names. It gets its earlier device if that is
-// free and no other is requested.
+// A data volume that returns to an instance gets the settings of its previous disk: limits, cache,
+// queues, threads, error policies, names. It gets its previous device if that is free and no other
+// is requested.
 
-// chooseSlot chooses a data volume's device and its slot's recorded disk. root is as in
-// chooseDevice.
+// chooseSlot chooses the device of a data volume, and the recorded disk that gives it its
+// settings. root is as in chooseDevice.
 func (e *env) chooseSlot(in *input, asked api.VolumeAttach, dom *hv.Domain, inst api.Instance, root *hv.Disk) (err error) {
 	was := inst.Detached(in.VolumeID)
 	if asked.DefaultSettings {
@@ -28,7 +28,7 @@ func (e *env) chooseSlot(in *input, asked api.VolumeAttach, dom *hv.Domain, inst
 	case asked.DefaultSettings:
 		return nil
 	case was == nil && s != nil:
-		in.Slot = s.Slot // this slot had another volume's disk, and its boot order stays
+		in.Slot = s.Slot // this slot had another volume's disk; its boot order stays
 		return nil
 	case was == nil:
 		return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// An instance from the shelf has attachments with locations that need the checks of an attach.
+// The methods below check the locations of attachments of an instance from the shelf, as an attach
+// does.
 
 // Connect prepares an attachment's location for a future domain of this host, after checks of
 // pool, image, size and users. It returns the chain, top first. Errors are typed for the runner.
@@ -35,18 +36,18 @@ func (m *Manager) Chain(ctx context.Context, vol api.Volume, att api.Attachment)
 	return in.chain(), err
 }
 
-// CheckLocation refuses a registry's location that no volume of this host may have. verdict begins
-// the error, as in "cannot wake instance x". Errors are typed for the runner.
+// CheckLocation refuses a location from the registry that no volume of this host may have. verdict
+// begins the error, as in "cannot wake instance x". Errors are typed for the runner.
 func (m *Manager) CheckLocation(ctx context.Context, l api.Location, verdict string) error {
 	return request.HV(m.env.rules.CheckLocation(ctx, m.env.Pools, l, verdict))
 }
 
-// CheckImages refuses an image of a location, or a base image, at a path that is no longer an
-// image or is in a forbidden place, as after it has become a link. It accepts a missing file.
+// CheckImages refuses a location if the path of its image, or of a base image, is no longer an
+// image, is now a link, or is in a forbidden place. It accepts a missing file.
 func (m *Manager) CheckImages(l api.Location) error { return request.HV(m.env.rules.CheckImages(l)) }
 
-// Disconnect ends the use of the location on this host, unless a domain or another attachment
-// needs it. The instance's process must not have it open, whatever libvirt reports.
+// Disconnect ends this host's use of the location, unless a domain or another attachment needs it.
+// The instance's process must not have the image open, whatever libvirt reports.
 func (m *Manager) Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error {
 	in := onShelf(vol, att)
 	if _, err := m.env.sure(ctx, in); err != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// remembered is the disk's definition before the detach, for an exact restore; empty without a
-// disk.
+// remembered has the definitions of the disk before its detach, for an exact restore. They are
+// empty without a disk.
 type remembered struct {
 	Config         string `json:"config,omitempty"`
 	Live           string `json:"live,omitempty"`
 	SerialOfVolume bool   `json:"serial_of_volume,omitempty"`
 }
 
-// keptSlots returns the recorded disks of the instance's other empty slots, for later volumes. A
-// slot with a queued release is empty before the registry knows it. Queued releases are read
-// first: if one is carried out between the reads, the registry has it.
+// keptSlots returns the recorded disks of the instance's other empty slots, which later volumes
+// will get. A slot with a queued release is empty, although the registry does not know it. Queued
+// releases are read first: if one ends between the reads, the registry has the slot as empty.
 func (e *env) keptSlots(ctx context.Context, in *input) ([]string, error) {
 	var kept []string
 	for _, gone := range e.queued() {
@@ -51,14 +51,14 @@ func (e *env) slotDisk(in *input) (*hv.Disk, error) {
 func (e *env) rootAway(inst api.Instance) (*hv.Disk, error) {
 	s := inst.RootSlot()
 	if s == nil || s.VolumeID != nil {
-		return nil, nil //nolint:nilnil // it is not away
+		return nil, nil //nolint:nilnil // the root is not away
 	}
 	return e.diskOf(s.Slot, s.Device, inst.Name)
 }
 
 func (e *env) diskOf(slot *api.SlotDefinition, device, instanceName string) (*hv.Disk, error) {
 	if slot == nil {
-		return nil, nil //nolint:nilnil // nothing is known, which is no error
+		return nil, nil //nolint:nilnil // an unknown disk is no error
 	}
 	d, err := e.Disks.ParseDisk(slot.Disk)
 	if err != nil {
@@ -67,7 +67,6 @@ func (e *env) diskOf(slot *api.SlotDefinition, device, instanceName string) (*hv
 	return &d, nil
 }
 
-// slotKept returns the record of the detached disk, from before the detach or before its attach.
 func (in *input) slotKept(r *op.Run) (*api.SlotDefinition, error) {
 	var kept remembered
 	if _, err := r.Output(stepNameRemember, &kept); err != nil || cmp.Or(kept.Config, kept.Live) == "" {
@@ -76,7 +75,6 @@ func (in *input) slotKept(r *op.Run) (*api.SlotDefinition, error) {
 	return &api.SlotDefinition{Disk: cmp.Or(kept.Config, kept.Live), SerialOfVolume: kept.SerialOfVolume}, nil
 }
 
-// serialOf returns the disk's required serial: the volume's id, or the recorded disk's serial.
 func serialOf(in *input, was *hv.Disk) string {
 	if was == nil || in.Slot.SerialOfVolume {
 		return in.VolumeID

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// stands makes an op wait for the operator because another program has changed its disk, with the
-// commands that end the op.
+// stands makes an op wait for the operator because another program has changed its disk. The
+// message has the commands that end the op.
 func (in *input) stands(v *view, toBe place) error {
 	return op.UnknownOutcome(in.withCommands(in.changed(v), in.mend(v, toBe)))
 }
@@ -37,7 +37,8 @@ func (in *input) again() string {
 	return shell.Line("volferryctl", "volume", "detach", in.VolumeName, in.InstanceName)
 }
 
-// mend returns the commands that undo another program's change of the disk, or nil.
+// mend returns the commands that undo another program's change of the disk, or nil. toBe is where
+// the disk will then be.
 func (in *input) mend(v *view, toBe place) (commands []string) {
 	if v.dom == nil {
 		return nil

@@ -16,8 +16,8 @@ import (
 
 type attachSteps struct{ *env }
 
-// stepAttachConfig adds the disk to the persistent definition, before the hotplug: so libvirt
-// chooses the address in the definition, and every later boot has the same address.
+// stepAttachConfig adds the disk to the persistent definition before the hotplug. So the
+// definition has the address that libvirt chose, and every later boot has the same address.
 func (e attachSteps) stepAttachConfig() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
@@ -51,7 +51,7 @@ func (e attachSteps) stepAttachConfig() op.Step {
 		if err := e.seenWithout(ctx, in); err != nil || !in.Root {
 			return err
 		}
-		return e.takeBack(ctx, in, false) // no live step would
+		return e.takeBack(ctx, in, false) // there is no live step that would
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		v, err := e.look(ctx, in)
@@ -63,8 +63,8 @@ func (e attachSteps) stepAttachConfig() op.Step {
 	return step(stepNameAttachConfig, do, undo, observe)
 }
 
-// define adds the disk to the definition. A returning data disk gets its earlier address unless
-// another disk uses it.
+// define adds the disk to the definition. A data disk that returns gets its previous address,
+// unless another disk uses that.
 func (e attachSteps) define(ctx context.Context, in *input, dom *hv.Domain, disk hv.DiskSpec) error {
 	if disk.Slot == "" || in.Root {
 		return e.Disks.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
@@ -82,8 +82,8 @@ func (e attachSteps) define(ctx context.Context, in *input, dom *hv.Domain, disk
 	return e.Disks.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
 }
 
-// namedNote is written before the definition gets the disk: from then on the guest, and its saved
-// state, may have it.
+// namedNote is written before the definition gets the disk: from then on the guest, and its save
+// image, may have the disk.
 type namedNote struct {
 	Named bool `json:"named"`
 }
@@ -140,8 +140,8 @@ func (in *input) attachError(err error) error {
 	return request.HV(err)
 }
 
-// plugNote is written before the hotplug: later saved states may have the disk. It is written
-// again with Seen once the guest was seen with the disk: later saved states have it.
+// plugNote is written before the hotplug: from then on a save image of the guest may have the
+// disk. It is written again with Seen once the guest was seen with the disk.
 type plugNote struct {
 	Plugged bool `json:"plugged"`
 	Seen    bool `json:"seen,omitempty"`
@@ -204,7 +204,7 @@ func (e attachSteps) plug(ctx context.Context, r *op.Run, in *input) error {
 	}
 	err = e.Disks.AttachDisk(ctx, in.InstanceID, hv.Live, hv.DiskSpec{Target: in.Device, Definition: def})
 	if errors.Is(err, hv.ErrNotActive) {
-		return op.Retry(request.BusyDelay, err) // it powered off; the next read shows that
+		return op.Retry(request.BusyDelay, err) // it powered off; the next attempt sees that
 	}
 	if err != nil {
 		return in.attachError(err)
@@ -212,9 +212,9 @@ func (e attachSteps) plug(ctx context.Context, r *op.Run, in *input) error {
 	return r.Note(ctx, plugNote{Plugged: true, Seen: true})
 }
 
-// takeBack unplugs the disk from the running guest and waits as long as necessary, because nothing
-// is released before. It also waits for a saved guest that may have had the disk, because the
-// restore brings it back. A guest that runs from the disk is not asked, but awaited until it is
+// takeBack removes the disk from the running guest. It waits as long as necessary, because nothing
+// is released before. If a saved guest may have had the disk, it waits too, because the restore
+// brings the disk back. If the guest has the volume as its root, it only waits until the guest is
 // off.
 func (e attachSteps) takeBack(ctx context.Context, in *input, plugged bool) error {
 	letGo := e.unplug
@@ -264,8 +264,8 @@ func (e attachSteps) stepVerify() op.Step {
 	return step(stepNameVerify, do, nil, nil)
 }
 
-// runsFromIt waits until a guest is off that runs from a root volume which it may not keep. Such a
-// guest was started on a host without the hook, where guards have no effect.
+// runsFromIt waits until no guest runs from a root volume that it may not keep. Such a guest was
+// started on a host without the hook, where guards have no effect.
 func (e attachSteps) runsFromIt(ctx context.Context, in *input) error {
 	v, err := e.sure(ctx, in)
 	if err != nil || v.live == absent {

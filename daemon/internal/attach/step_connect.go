@@ -18,8 +18,8 @@ import (
 
 type connectSteps struct{ *env }
 
-// stepConnect prepares the location on this host and checks it again: only now can no other user
-// take it. A target's volume has a device from here on.
+// stepConnect prepares the location on this host and repeats its checks: from now on no other user
+// can take it. From here on a target's volume has a device.
 func (e connectSteps) stepConnect() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		if err := e.connectDevice(ctx, in); err != nil {
@@ -46,9 +46,9 @@ func (e connectSteps) stepDisconnect() op.Step {
 }
 
 // disconnect disconnects the location unless a domain of this host names it, or the registry has
-// another attachment of it here. Ops of one volume run one after the other, so of two that end
-// together the second is the last. notStored is called if writes may be lost. The location is
-// disconnected even then: no guest has it, and no later flush would report the loss.
+// another attachment of it here. Ops of one volume run one after the other, so if two attachments
+// end together, the second op disconnects. If writes may be lost, disconnect calls notStored, and
+// still disconnects: no guest has the location, and no later flush would report the loss.
 func (e connectSteps) disconnect(ctx context.Context, in *input, notStored func(in *input, why error)) error {
 	users, err := e.users(ctx, in.Location.Path)
 	if err != nil || len(users) > 0 {
@@ -57,7 +57,7 @@ func (e connectSteps) disconnect(ctx context.Context, in *input, notStored func(
 	others, err := e.Registry.Attachments(ctx, in.VolumeID, "")
 	switch {
 	case request.Away(err):
-		// Another flush does no harm, and no domain names the image.
+		// No domain names the image, and a needless flush does no harm.
 	case err != nil && !request.Lost(err):
 		return err
 	}
@@ -70,7 +70,7 @@ func (e connectSteps) disconnect(ctx context.Context, in *input, notStored func(
 	}
 	err = e.Images.Disconnect(ctx, in.Location.Path)
 	_, lost := errors.AsType[*image.NotStoredError](err)
-	if lost || api.CodeOf(err) == api.CodePermissionDenied { // a link at the path is not followed, so nothing was flushed
+	if lost || api.CodeOf(err) == api.CodePermissionDenied { // no flush was tried, because a link at the path is not followed
 		notStored(in, err)
 	} else if err != nil {
 		return err
@@ -82,7 +82,6 @@ func (e connectSteps) logNotStored(in *input, why error) {
 	e.log.Error("a volume that is disconnected may lack what its guest wrote last, if it had one", "volume", in.VolumeID, "instance", in.InstanceName, "err", why)
 }
 
-// auditNotStored: otherwise only the log has that.
 func (e connectSteps) auditNotStored(opID string, in *input, why error) {
 	e.logNotStored(in, why)
 	if e.Audit == nil {

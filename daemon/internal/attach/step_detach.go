@@ -18,17 +18,17 @@ import (
 )
 
 type beginNote struct {
-	// From is the attachment's earlier state.
+	// From is the attachment's state before the detach.
 	From api.AttachmentState `json:"from,omitempty"`
-	// Skipped: the registry was silent, or the state was to be ignored.
+	// Skipped is true if the registry did not answer, or has a state that permits no detach.
 	Skipped bool `json:"skipped,omitempty"`
 }
 
 type detachSteps struct{ *env }
 
 // stepBegin reports the detach to the registry, so that no migration of the volume begins. If the
-// registry does not answer, the detach continues: new migrations need the registry too, and an open
-// one belongs to this host.
+// registry does not answer, the detach continues: a new migration needs the registry too, and an
+// open one is this host's.
 func (e detachSteps) stepBegin() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		if err := e.notMoving(ctx, in); err != nil {
@@ -68,19 +68,19 @@ func (e detachSteps) stepBegin() op.Step {
 		}
 		att, _, err := e.row(ctx, in)
 		if request.Away(err) {
-			return op.NotDone, nil // asked again, and then perhaps skipped
+			return op.NotDone, nil // stepBegin asks again, and then may skip
 		}
 		return op.DoneIf(att.State == api.AttachmentDetaching), err
 	}
 	return step(stepNameBegin, do, undo, observe)
 }
 
-// beginsFrom are the states that permit a detach. An ended op left an attachment in another state,
-// and nothing is reported before its release.
+// beginsFrom are the states that permit a detach. In another state, left by an ended op, nothing
+// is reported before the release.
 var beginsFrom = []api.AttachmentState{api.AttachmentAttached, api.AttachmentError}
 
-// giveUp reports to the registry that the instance keeps the volume. It also corrects a detaching
-// state after a lost answer to stepBegin, or left by an ended op: the guest has the disk.
+// giveUp reports to the registry that the instance keeps the volume. It also corrects the state
+// detaching if the answer to stepBegin was lost, or an ended op left it: the guest has the disk.
 func (e detachSteps) giveUp(ctx context.Context, r *op.Run, in *input) error {
 	var note beginNote
 	if _, err := r.Noted(stepNameBegin, &note); err != nil {
@@ -104,9 +104,10 @@ func (e detachSteps) giveUp(ctx context.Context, r *op.Run, in *input) error {
 	return err
 }
 
-// notMoving refuses a volume that a migration of this host moves, by the journal. It also refuses
-// any volume of an instance that, by its guard, is saved while another volume moves: the restore
-// needs the disk, and the registry, which has the instance locked, may be silent.
+// notMoving refuses a volume that a migration of this host moves, according to the journal. If a
+// guard shows that the instance is saved while a volume moves, it refuses any volume of the
+// instance: the restore needs the disk, and the registry, which has the instance locked, may not
+// answer.
 func (e *env) notMoving(ctx context.Context, in *input) error {
 	guards, err := e.Guards.Of(in.InstanceID)
 	if err != nil {
@@ -178,7 +179,8 @@ func (e detachSteps) stepRemember() op.Step {
 	return step(stepNameRemember, do, nil, nil)
 }
 
-// comesBack refuses a LUKS disk: its secret is not kept, so it could not be attached again.
+// comesBack refuses a disk that could not be attached again: a LUKS disk, because its secret is
+// not kept, and a disk with settings that would be lost.
 func (in *input) comesBack(dom *hv.Domain) error {
 	if dom == nil {
 		return nil
@@ -197,7 +199,8 @@ func (in *input) comesBack(dom *hv.Domain) error {
 	return nil
 }
 
-// comesBackAs is comesBack for a disk's definition, which may have more details; "" is no disk.
+// comesBackAs makes the check of comesBack on a disk's definition, which may have more details. An
+// empty definition means no disk.
 func (e detachSteps) comesBackAs(in *input, definition string) error {
 	if definition == "" {
 		return nil
@@ -209,7 +212,8 @@ func (e detachSteps) comesBackAs(in *input, definition string) error {
 	return in.comesBack(&hv.Domain{Config: []hv.Disk{d}})
 }
 
-// volatile is request.HV for an object that just existed: the step looks again.
+// volatile is request.HV for calls on a domain that just existed: if it is gone, the step is
+// repeated.
 func volatile(err error) error {
 	if errors.Is(err, hv.ErrNotFound) || errors.Is(err, hv.ErrNotActive) {
 		return op.Retry(request.BusyDelay, err)
@@ -217,8 +221,8 @@ func volatile(err error) error {
 	return request.HV(err)
 }
 
-// stepDetachConfig removes the disk from the persistent definition, so that a restarted guest comes
-// back without it.
+// stepDetachConfig removes the disk from the persistent definition, so that the guest's next start
+// is without it.
 func (e detachSteps) stepDetachConfig() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
@@ -234,7 +238,7 @@ func (e detachSteps) stepDetachConfig() op.Step {
 		if err := e.putBack(ctx, r, in, hv.Config); err != nil {
 			return err
 		}
-		return e.putBack(ctx, r, in, hv.Live) // a guest that has restarted since the undo of stepDetachLive lacks the disk
+		return e.putBack(ctx, r, in, hv.Live) // a guest started after the undo of stepDetachLive lacks the disk
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		v, err := e.look(ctx, in)
@@ -259,7 +263,7 @@ func (e detachSteps) putBack(ctx context.Context, r *op.Run, in *input, where hv
 	if where == hv.Live {
 		def, is, needed = kept.Live, v.live, v.active
 		if def == "" && needed {
-			def = kept.Config // the guest was off at the record, and has started since
+			def = kept.Config // the guest was off when the disk was recorded, and was started later
 		}
 	}
 	switch {
@@ -281,7 +285,7 @@ func (e detachSteps) putBack(ctx context.Context, r *op.Run, in *input, where hv
 var errLookAgain = errors.New("the disk was put back and is to be looked at")
 
 // stepDetachLive waits until no process has the disk and no start will bring it back. It is the
-// commit point: released disks are not given back.
+// commit point, because released disks are not given back.
 func (e detachSteps) stepDetachLive() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		asking := func(v *view) error { return r.Note(ctx, unplugNote{Asked: e.Unplugs.processOf(v)}) }

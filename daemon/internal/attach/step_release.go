@@ -17,15 +17,15 @@ import (
 )
 
 type released struct {
-	// Queued: the registry was silent. A separate op informs it, without blocking other ops.
+	// Queued is true if the registry did not answer: a separate op, which blocks no other op, will
+	// release the volume.
 	Queued bool `json:"queued,omitempty"`
-	// Lost: the attachment is no longer this host's.
+	// Lost is true if the attachment is no longer this host's.
 	Lost bool `json:"lost,omitempty"`
 }
 
 type releaseSteps struct{ *env }
 
-// stepRelease releases the volume, after a last check that the domain is without it.
 func (e releaseSteps) stepRelease() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, wasGone, err := detachSteps(e).lookGone(ctx, r, in)
@@ -73,8 +73,8 @@ func (e releaseSteps) stepRelease() op.Step {
 	return step(stepNameRelease, do, nil, observe)
 }
 
-// overlooks reports whether the attachment's state is ignored, by Force or because the registry
-// was not informed of the detach.
+// overlooks reports whether the release ignores the attachment's state: with Force, or because the
+// registry does not know of the detach.
 func overlooks(r *op.Run, in *input) (bool, error) {
 	var note beginNote
 	_, err := r.Noted(stepNameBegin, &note)
@@ -109,8 +109,8 @@ func lateID(opID string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("release of "+opID)).String()
 }
 
-// stepReleaseLate releases the volume when the registry answers. A refusal then waits for an
-// operator: the detach cannot be undone.
+// stepReleaseLate releases the volume when the registry answers. If the registry refuses, the op
+// waits for the operator, because the detach cannot be undone.
 func (e releaseSteps) stepReleaseLate() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.sure(ctx, in)

@@ -12,9 +12,9 @@ import (
 
 type reserveSteps struct{ *env }
 
-// stepReserve reserves the volume for the instance: the registry checks the site's rules, and gives
-// the volume to no other instance. It comes before anything names the image; its undo comes after
-// everything has released it.
+// stepReserve reserves the volume for the instance: the registry checks the site's rules, and
+// gives the volume to no other instance. The step precedes anything that names the image; its undo
+// follows the release of the image by everything.
 func (e reserveSteps) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		e.freshen(ctx, in)
@@ -50,8 +50,8 @@ func (e reserveSteps) stepReserve() op.Step {
 // seenGone verifies that no domain has the disk before its volume is released. A guest started
 // while the definition had the disk must release it.
 //
-// A guest saved since the definition got the disk may have been started with it: its disks are
-// known when it is restored, or its saved state removed.
+// A guest saved since the definition got the disk may have the disk. seenGone then waits until the
+// guest is restored, which shows its disks, or its save image is removed.
 func (e reserveSteps) seenGone(ctx context.Context, r *op.Run, in *input) error {
 	var note namedNote
 	if _, err := r.Noted(stepNameAttachConfig, &note); err != nil {
@@ -74,7 +74,6 @@ func (e reserveSteps) seenGone(ctx context.Context, r *op.Run, in *input) error 
 	return nil
 }
 
-// stepClaim reports to the registry that this host is about to connect the volume.
 func (e reserveSteps) stepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.transition(ctx, r, in, stepNameClaim, api.AttachmentAttaching, api.AttachmentReserved)
@@ -82,8 +81,6 @@ func (e reserveSteps) stepClaim() op.Step {
 	return step(stepNameClaim, do, nil, e.inState(api.AttachmentAttaching, api.AttachmentAttached))
 }
 
-// stepComplete reports to the registry that the instance has the volume. The output is the
-// attachment.
 func (e reserveSteps) stepComplete() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.transition(ctx, r, in, stepNameComplete, api.AttachmentAttached, api.AttachmentAttaching)

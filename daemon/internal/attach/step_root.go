@@ -14,11 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// rootSteps keep the guest off while its root volume changes.
 type rootSteps struct{ *env }
 
-// stepGuard prevents starts of the instance while it has no root volume. It comes before the change
-// of the definition. Its undo keeps the guard if the definition does not have the disk again.
+// stepGuard prevents starts of the instance while it has no root volume. It precedes the change of
+// the definition. If the definition still lacks the disk, its undo keeps the guard.
 func (e rootSteps) stepGuard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *input) error {
 		if err := e.Guards.Set(in.InstanceID, guard.OwnerRoot, instance.RootReason(in.InstanceName)); err != nil {
@@ -53,9 +52,10 @@ func (e rootSteps) guarded(want bool) op.ObserveFunc[input] {
 	}
 }
 
-// stepStayOff checks again that the instance is off, after its definition lost the root. It sees a
-// start that the hook permitted before the guard existed: libvirt finishes that start before it
-// changes the definition. Afterwards nothing can start the instance, so this is the commit point.
+// stepStayOff checks again that the instance is off, after its definition lost the root. It
+// detects a start that the hook permitted before the guard existed, because libvirt finishes that
+// start before it changes the definition. After this step nothing can start the instance, so it is
+// the commit point.
 func (e rootSteps) stepStayOff() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.sure(ctx, in)
@@ -77,8 +77,8 @@ func (e rootSteps) stepStayOff() op.Step {
 	return step(stepNameStayOff, do, nil, nil)
 }
 
-// stepVerifyRoot checks that the instance is off, and boots from this disk at the previous root's
-// address.
+// stepVerifyRoot checks that the instance is off, and will boot from this disk at the previous
+// root's address.
 func (e rootSteps) stepVerifyRoot() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		was, err := e.slotDisk(in)
@@ -97,13 +97,13 @@ func (e rootSteps) stepVerifyRoot() op.Step {
 		if err := in.asInSlot(v, was); err != nil || !v.active {
 			return err
 		}
-		// On a host without the hook it may have been started with its root.
+		// On a host without the hook the guest may have been started with the new root.
 		return in.isWanted(v.liveDisk, "the running guest", serialOf(in, was))
 	}
 	return step(stepNameVerify, do, nil, nil)
 }
 
-// asInSlot: the disk must look to the guest like the previous one.
+// asInSlot refuses a disk that differs for the guest from the previous one, was.
 func (in *input) asInSlot(v *view, was *hv.Disk) error {
 	d := v.configDisk
 	if err := in.isWanted(d, "its definition", serialOf(in, was)); err != nil {

@@ -14,20 +14,22 @@ import (
 )
 
 const (
-	// askEvery is the interval of requests to a guest: a booting guest may ignore the first.
+	// askEvery is the interval of requests to a guest: a booting guest may ignore the first
+	// request.
 	askEvery  = 5 * time.Second
 	lookEvery = time.Second
 )
 
 // unplug asks the running guest to release the disk, and waits until libvirt shows that, or that
 // the guest is off. After the timeout it returns instance_busy; the guest may still release the
-// disk. A paused guest is asked once it runs: otherwise it might answer when no op waits.
+// disk. It asks a paused guest only once it runs: otherwise the guest might answer when no op
+// waits.
 func (e *env) unplug(ctx context.Context, in *input) error {
 	return e.unplugAfter(ctx, in, func(*view) error { return nil })
 }
 
-// unplugAfter calls asking before the first request to a process; after its error there is no
-// request.
+// unplugAfter does the same as unplug, and calls asking before the first request to each process.
+// If asking fails, there is no request.
 func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -73,13 +75,12 @@ func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) err
 	}
 }
 
-// answers reports whether the domain can release the disk now. A paused domain can only on a bus
-// where the hypervisor alone removes disks.
+// answers reports whether the domain can release the disk now. If the domain is paused, that is so
+// only on a bus where the hypervisor alone removes disks.
 func answers(v *view) bool {
 	return v.dom.State == hv.StateRunning || (v.dom.State == hv.StatePaused && v.liveDisk.Bus == "scsi")
 }
 
-// ask: after a refusal the next request may succeed.
 func (e *env) ask(ctx context.Context, in *input) (refusal, err error) {
 	err = e.Disks.DetachDisk(ctx, in.InstanceID, hv.Live, in.Device)
 	switch {

@@ -19,29 +19,25 @@ import (
 
 type place string
 
-// The places. Odd is a use that no step creates or touches: the image at another target, under
-// another image, in two disks, or in a block job.
+// A place is where a domain has the disk. odd is a use that no step creates or touches: the image
+// at another target, under another image, in two disks, or in a block job.
 const (
 	absent   place = "absent"
 	attached place = "attached"
 	odd      place = "in use in another way"
 )
 
-// view is libvirt's view of an attachment's disk at one moment.
 type view struct {
-	// dom is nil without a domain.
 	dom    *hv.Domain
 	active bool
-	// saved: the next start restores a state with its old disks.
+	// saved is true if the next start restores a save image with its old disks.
 	saved        bool
 	live, config place // live is valid only if active
 	liveDisk     *hv.Disk
 	configDisk   *hv.Disk
-	// displaced is the attachment's disk on another image (displacedIn), or nil.
-	displaced *hv.Disk
+	displaced    *hv.Disk
 }
 
-// domainReader is the part of Domains that a view needs.
 type domainReader interface {
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
 }
@@ -102,9 +98,10 @@ func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk, error) {
 	return odd, at, nil
 }
 
-// displacedIn returns the attachment's disk if it is on another image than the volume's: a disk at
-// the attachment's device, or with the volume's id as serial. Definitions from before a move look
-// so. Then the absence of the volume's image proves nothing: the guest may have the old image.
+// displacedIn returns the attachment's disk if its image is not the volume's, as in a definition
+// from before a move. It finds the disk by the attachment's device, or by the volume's id as
+// serial. With such a disk, the absence of the volume's image proves nothing: the guest may have
+// the old image.
 func (in *input) displacedIn(disks []hv.Disk) (*hv.Disk, error) {
 	image := location.PlaceOf(in.Location.Path)
 	for i := range disks {
@@ -138,8 +135,6 @@ func (in *input) cannotSee(d *hv.Disk, err error) error {
 	return fmt.Errorf("see whether disk %s of instance %s is %s: %w", d.Target, in.InstanceName, in.Location.Path, err)
 }
 
-// overItsBases reports whether a disk's definition has only the volume's base images below its
-// top.
 func (in *input) overItsBases(d *hv.Disk) bool {
 	bases := in.Location.Backing.Images()
 	if len(d.Chain) > 1+len(bases) {

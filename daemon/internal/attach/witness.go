@@ -10,12 +10,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// agreement bounds the wait for agreement: QEMU closes a removed disk's image only after its last
-// write.
+// agreement bounds the wait until the witnesses agree: QEMU closes a removed disk's image only
+// after its last write.
 var agreement = witness.Retry{Poll: 50 * time.Millisecond, Bound: 30 * time.Second}
 
-// sure is look with a second witness: the kernel, or QEMU for an image at an address. libvirt may
-// not show a disk that the guest has got since. Errors are typed for the runner.
+// sure reads the domain as look does, and compares it with a second witness: the kernel, or QEMU
+// for an image at an address. libvirt may not show a disk that the guest has. Errors are typed for
+// the runner.
 func (e *env) sure(ctx context.Context, in *input) (*view, error) {
 	return witness.Agreed(ctx, agreement, in.InstanceName, func(ctx context.Context) (h witness.Heard[*view], err error) {
 		if h.View, err = e.look(ctx, in); err != nil {
@@ -34,7 +35,7 @@ func (e *env) sure(ctx context.Context, in *input) (*view, error) {
 }
 
 // agrees reports whether both witnesses can be right. After another program's change of the disk
-// they cannot be compared, and it is true.
+// it returns true, because they cannot be compared.
 func (v *view) agrees(open bool) bool {
 	return v.live == odd || open == (v.active && v.live == attached)
 }
@@ -50,5 +51,4 @@ func (in *input) disagree(open bool) *api.Error {
 		in.InstanceName, libvirt, in.VolumeName, kernel, in.Location.Path)
 }
 
-// look reads the domain, with errors typed for the runner.
 func (e *env) look(ctx context.Context, in *input) (*view, error) { return look(ctx, e.Domains, in) }

@@ -7,11 +7,10 @@ import (
 	"sync"
 )
 
-// mostCallers bounds the number of remembered ops.
 const mostCallers = 1000
 
-// Callers remembers the callers of the latest ops, for the registry's audit trail, until a restart.
-// The zero value is ready; it is safe for concurrent use.
+// Callers stores the callers of the latest ops for the registry's audit trail. It is only in
+// memory. The zero value is ready for use. It is safe for concurrent use.
 type Callers struct {
 	mu   sync.Mutex
 	byOp map[string]string
@@ -35,8 +34,8 @@ func (c *Callers) Note(opID, who string) {
 	c.byOp[opID], c.ops = who, append(c.ops, opID)
 }
 
-// Of returns the caller of the op that made a registry request with this key: the op's id, possibly
-// followed by a dot and a suffix. It returns "" if the caller is unknown.
+// Of returns the caller of the op that made a registry request with this key, or "". The key is
+// the op's id, perhaps followed by a dot and a suffix.
 func (c *Callers) Of(key string) string {
 	opID, _, _ := strings.Cut(key, ".")
 	c.mu.Lock()

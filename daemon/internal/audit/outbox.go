@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package audit adds two sorts of events to the registry's audit trail: requests at this host's
-// socket that only this host has carried out, and the daemon's unrequested actions on guests. Each
-// event is kept on disk, in order, until the registry has it. Callers write the content.
+// socket that only this host has carried out, and actions on guests that the daemon took without a
+// request. Each event is stored on disk, in order, until the registry has it. Callers write the
+// content.
 package audit
 
 import (
@@ -24,9 +25,7 @@ import (
 )
 
 const (
-	// most bounds the number of kept events while the registry does not answer.
-	most = 1000
-	// retryEvery is the time between two attempts to post the kept events.
+	most       = 1000
 	retryEvery = 10 * time.Second
 	suffix     = ".json"
 )
@@ -34,15 +33,14 @@ const (
 // Post adds an event to the trail. An event posted twice with the same key is added once.
 type Post func(ctx context.Context, key string, e api.EventPost) (api.Event, error)
 
-// Outbox keeps events until the registry has them. It is safe for concurrent use.
+// Outbox stores events until the registry has them. It is safe for concurrent use.
 type Outbox struct {
 	dir  string
 	post Post
 	log  *slog.Logger
 	wake chan struct{}
 
-	mu sync.Mutex
-	// open has the files of unanswered requests.
+	mu   sync.Mutex
 	open map[string]int
 }
 
@@ -51,18 +49,18 @@ func NewOutbox(dir string, post Post, log *slog.Logger) *Outbox {
 	return &Outbox{dir: dir, post: post, log: log, wake: make(chan struct{}, 1), open: map[string]int{}}
 }
 
-// Entry is the event of an unanswered request. The caller must end it with Done or Drop.
+// Entry is the event of a request that has not ended. The caller must end it with Done or Drop.
 type Entry struct {
 	outbox *Outbox
 	file   string
 	event  api.EventPost
-	// lost reports that there was no room for the event, so that Done does not store it either.
+	// lost is true if there was no room for the event. Then Done does not store it either.
 	lost bool
 }
 
-// Begin stores an event with the request's OpID. The outbox posts it once the request has ended, or
-// after a restart of the daemon during the request. If Begin fails, the event is not on disk; the
-// entry may still be ended.
+// Begin stores an event with the request's OpID. The outbox posts the event once the request has
+// ended, or after a restart of the daemon. If Begin fails, the event is not on disk; the entry may
+// still be ended.
 func (o *Outbox) Begin(e api.EventPost) (*Entry, error) {
 	sum := sha256.Sum256([]byte(e.OpID))
 	n := &Entry{outbox: o, file: filepath.Join(o.dir, hex.EncodeToString(sum[:])+suffix), event: e}
@@ -136,7 +134,7 @@ func (o *Outbox) files() ([]string, error) {
 	return files, nil
 }
 
-// Run posts the kept events, oldest first, until ctx ends.
+// Run posts the stored events, oldest first, until ctx ends.
 func (o *Outbox) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		again := o.postAll(ctx)
@@ -158,8 +156,7 @@ type kept struct {
 	api.EventPost
 }
 
-// postAll posts the kept events of ended requests. It returns true if some of them must be posted
-// later.
+// postAll posts the stored events of ended requests. It returns true if some must be posted later.
 func (o *Outbox) postAll(ctx context.Context) (again bool) {
 	files, err := o.files()
 	if err != nil {
@@ -197,7 +194,7 @@ func (o *Outbox) isOpen(file string) bool {
 	return o.open[file] > 0
 }
 
-// postOne returns false if the registry may take the event later.
+// postOne posts an event. It returns false if the registry may accept the event later.
 func (o *Outbox) postOne(ctx context.Context, k kept) bool {
 	_, err := o.post(ctx, k.OpID+".asked", k.EventPost)
 	switch code := api.CodeOf(err); {

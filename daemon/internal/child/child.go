@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package child runs programs on open files. A program dies with the process that has started it.
-// The package must not know what the programs do.
+// The package does not know what the programs do.
 package child
 
 import (
@@ -23,11 +23,11 @@ const OutputGrace = 5 * time.Second
 
 const firstFile = 3
 
-// FileName is the path by which a program opens the number-th of the files that it gets: it opens
-// that file, whatever is at the file's own path meanwhile.
+// FileName returns the path by which a program opens one of the files that it gets, by the file's
+// number. The path leads to that file, whatever is at the file's own path meanwhile.
 func FileName(number int) string { return "/proc/self/fd/" + strconv.Itoa(firstFile+number) }
 
-// Descriptor is the number of the descriptor of the number-th file that a program gets.
+// Descriptor returns the descriptor of a file that a program gets, by the file's number.
 func Descriptor(number int) int { return firstFile + number }
 
 // Command is a program to run.
@@ -36,19 +36,19 @@ type Command struct {
 	Args    []string
 	// Env is the whole environment.
 	Env []string
-	// Files are open files that the program gets. FileName and Descriptor say how it finds them.
+	// Files are open files for the program. It finds them by FileName and Descriptor.
 	Files []*os.File
 	// Written are the numbers of Files that are open for reading, and that the program opens again
 	// for writing.
 	Written []int
-	// Stdout and Stderr take the outputs; nil drops one.
+	// Stdout and Stderr get the outputs. An output is dropped if its writer is nil.
 	Stdout, Stderr io.Writer
 	// DeathSignal is the signal that the program gets from the kernel when its parent process dies.
 	DeathSignal syscall.Signal
-	// Confine, if set, is called with the number of the process, which has just begun.
+	// Confine, if not nil, is called with the id of the process when it has just begun.
 	Confine func(pid int) error
-	// Restrict, if set, is called before on the thread that starts the program, and restricts that
-	// thread: the program inherits it. The thread ends with the program.
+	// Restrict, if not nil, is called on the thread that will start the program, and restricts
+	// this thread: the program inherits the restrictions. The thread ends with the program.
 	Restrict func() error
 }
 
@@ -56,24 +56,24 @@ type Command struct {
 type Process interface {
 	// Signal sends a signal. The program may have ended.
 	Signal(signal syscall.Signal)
-	// Ended is closed when the program is gone and its outputs were taken.
+	// Ended returns a channel that is closed when the program is gone and its outputs were read.
 	Ended() <-chan struct{}
-	// Err returns how the program ended: nil, a StatusError, or why that is not known. It is asked
-	// after Ended is closed.
+	// Err returns how the program ended: nil, a StatusError, or why that is unknown. Call it after
+	// Ended is closed.
 	Err() error
 }
 
-// Starter starts a program. The context bounds the start alone. The files stay the caller's. A
-// program that is not installed is ErrNotInstalled.
+// Starter starts a program. ctx limits only the start. The caller keeps the files, and closes
+// them. The error is ErrNotInstalled if the program is not installed.
 type Starter func(ctx context.Context, c Command) (Process, error)
 
-// ErrNotInstalled says that a program is not installed.
+// ErrNotInstalled means that a program is not installed.
 var ErrNotInstalled = exec.ErrNotFound
 
-// NotInstalled is the error for a program that is not installed.
+// NotInstalled returns the error for a program that is not installed.
 func NotInstalled(program string) error { return &exec.Error{Name: program, Err: ErrNotInstalled} }
 
-// StatusError says that a program has failed, and how it ended.
+// StatusError means that a program has failed. It has the program's wait status.
 type StatusError syscall.WaitStatus
 
 func (e StatusError) Error() string {
@@ -90,7 +90,7 @@ type process struct {
 	err   error
 }
 
-// Start starts a program as a child of this process. It is a Starter.
+// Start starts a program as a child of this process. It implements Starter.
 func Start(_ context.Context, c Command) (Process, error) {
 	cmd := exec.Command(c.Program, c.Args...) //nolint:noctx // the caller ends it by a signal
 	cmd.Dir, cmd.Env = "/", c.Env
@@ -100,7 +100,7 @@ func Start(_ context.Context, c Command) (Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: c.DeathSignal}
 	p := &process{cmd: cmd, ended: make(chan struct{})}
 	started := make(chan error)
-	// The kernel sends the death signal when the thread ends that has started the program.
+	// The kernel sends the death signal when the thread that has started the program ends.
 	go osthread.Own(func() (reusable bool) {
 		if c.Restrict != nil {
 			if err := c.Restrict(); err != nil {
@@ -146,7 +146,7 @@ func (p *process) Ended() <-chan struct{} { return p.ended }
 
 func (p *process) Err() error { return p.err }
 
-// Run runs a program to its end, or until ctx ends, when it is killed.
+// Run runs a program to its end. When ctx ends, it kills the program.
 func Run(ctx context.Context, start Starter, c Command) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/internal/mtls"
 )
 
-// Lifetimes returns the lifetimes of this host's certificates; none without TLS.
+// Lifetimes returns the lifetimes of this host's certificates. Without TLS there are none.
 func (c *Config) Lifetimes() []mtls.Lifetime {
 	if !c.OverTLS() {
 		return nil

@@ -50,7 +50,7 @@ Usage:
 A flag wins over the configuration file. Flags:
 `
 
-// Config is the configuration of the daemon. The file's keys are the flags' names with underscores.
+// Config is the configuration of the daemon. A key of the file is a flag's name with underscores.
 type Config struct {
 	Socket      string `toml:"socket"`
 	SocketGroup string `toml:"socket_group"`
@@ -68,31 +68,31 @@ type Config struct {
 	MetricsListen   string `toml:"metrics_listen"`
 	StateDir        string `toml:"state_dir"`
 	OverlayDir      string `toml:"overlay_dir"`
-	// OverlayDirShared: other hosts see OverlayDir at the same path. Each host has its own
-	// subdirectory.
+	// OverlayDirShared is true if other hosts see OverlayDir at the same path. Each host then has
+	// its own subdirectory.
 	OverlayDirShared bool   `toml:"overlay_dir_shared"`
 	SaveDir          string `toml:"save_dir"`
 	// SaveDirInMemory permits a SaveDir on a tmpfs.
 	SaveDirInMemory bool   `toml:"save_dir_in_memory"`
 	HostName        string `toml:"host_name"`
 	LogLevel        string `toml:"log_level"`
-	// OverlayMinFreeBytes must be free in OverlayDir for a migration to start.
+	// OverlayMinFreeBytes is the space that must be free in OverlayDir when a migration starts.
 	OverlayMinFreeBytes int64 `toml:"overlay_min_free_bytes"`
 	// OverlayThrottleBelowBytes is the free space in OverlayDir below which guests that write
-	// there are throttled, so that it lasts for OverlayThrottleSeconds; 0 disables that.
+	// there are throttled, so that the space lasts for OverlayThrottleSeconds. 0 disables that.
 	OverlayThrottleBelowBytes int64 `toml:"overlay_throttle_below_bytes"`
 	OverlayThrottleSeconds    int64 `toml:"overlay_throttle_seconds"`
-	// SuspendAtJobStart is when a guest is suspended while a block job begins on one of its disks:
-	// auto, always or never.
+	// SuspendAtJobStart selects whether a guest is suspended while a block job begins on one of
+	// its disks: auto, always or never.
 	SuspendAtJobStart string `toml:"suspend_at_job_start"`
-	// AllowedPaths are the permitted places of volumes outside pools; see location.Rules.
+	// AllowedPaths are permitted places of volumes outside pools (location.Rules).
 	AllowedPaths []string `toml:"allowed_paths"`
 	// NBDServers are the NBD servers over TCP, as HOST:PORT, with exports that may be volumes.
 	NBDServers []string `toml:"nbd_servers"`
 	// RBDClusters are the Ceph clusters, by id, with RBD images that may be volumes.
 	RBDClusters rbd.Clusters `toml:"rbd_clusters"`
-	// SharedPools are pools with the same bytes on other hosts. Pools of type netfs need not be
-	// listed.
+	// SharedPools are pools that have the same bytes on other hosts. Pools of type netfs need not
+	// be listed.
 	SharedPools []string `toml:"shared_pools"`
 	// ConnectorDir is the directory of the installed connectors.
 	ConnectorDir string `toml:"connector_dir"`
@@ -113,7 +113,7 @@ const (
 
 const (
 	defaultConfigFile = "/etc/volferry/volferryd.toml"
-	// defaultOverlayMinFree holds some minutes of a busy guest's writes.
+	// defaultOverlayMinFree is enough for some minutes of a busy guest's writes.
 	defaultOverlayMinFree = 1 << 30
 	// defaultOverlayThrottleSeconds is long enough for an operator to act, or for a fold to end.
 	defaultOverlayThrottleSeconds = 600
@@ -136,7 +136,7 @@ func Default() *Config {
 	}
 }
 
-// Load reads the file and then the flags, which take precedence.
+// Load reads the file and then the flags. The flags have precedence.
 func Load(args []string, stderr io.Writer) (*Config, error) {
 	program := settings.Program{Name: "volferryd", Usage: usage, File: defaultConfigFile, Stderr: stderr}
 	cfg, rest, err := settings.Load(program, args, Default, (*Config).flags)
@@ -247,8 +247,8 @@ func (c *Config) Check() error {
 	return cmp.Or(c.CheckOverlayDir(), c.CheckSaveDir())
 }
 
-// JobStart returns the faults of this QEMU version; a guest is suspended at the start of a block
-// job because of them.
+// JobStart returns the faults of this QEMU version that require a suspended guest when a block job
+// begins.
 func (c *Config) JobStart(qemu hv.Version) hv.JobStart {
 	switch c.SuspendAtJobStart {
 	case SuspendAlways:
@@ -272,7 +272,7 @@ func (c *Config) Warnings() (out []string) {
 	return append(out, c.WarnConnectors()...)
 }
 
-// CheckRegistry refuses an invalid registry URL, and TLS files that are not a host's.
+// CheckRegistry refuses an invalid registry URL, and TLS files that do not belong to a host.
 func (c *Config) CheckRegistry() error {
 	if !c.OverTLS() {
 		if !strings.HasPrefix(c.Registry, "unix:///") || client.IsList(c.Registry) {
@@ -333,7 +333,8 @@ func (c *Config) CheckClusters() error {
 	return nil
 }
 
-// WarnConnectors warns of missing or unsafe connectors: only their pools cannot be used.
+// WarnConnectors returns warnings about missing or unsafe connectors. These are no errors, because
+// only their pools cannot be used.
 func (c *Config) WarnConnectors() (out []string) {
 	for _, pool := range slices.Sorted(maps.Keys(c.ConnectorPools)) {
 		if _, err := connector.Find(c.ConnectorDir, c.ConnectorPools[pool].Connector()); err != nil {
@@ -343,8 +344,8 @@ func (c *Config) WarnConnectors() (out []string) {
 	return out
 }
 
-// Overlays returns the directory of this host's overlays: its own one in a shared directory, so
-// that no two hosts use the same file.
+// Overlays returns the directory of this host's overlays. In a shared directory each host has its
+// own subdirectory, so that no two hosts use the same file.
 func (c *Config) Overlays() string {
 	if !c.OverlayDirShared {
 		return c.OverlayDir
@@ -352,7 +353,8 @@ func (c *Config) Overlays() string {
 	return filepath.Join(c.OverlayDir, c.HostID)
 }
 
-// OverlaysNotShared returns why overlays are on this host alone despite overlay_dir_shared, or "".
+// OverlaysNotShared returns why overlays are only on this host although overlay_dir_shared is set,
+// or "".
 func (c *Config) OverlaysNotShared() string {
 	if !c.OverlayDirShared {
 		return ""
@@ -371,8 +373,8 @@ func (c *Config) CheckOverlayDir() error {
 	return onDisk("overlay_dir", c.OverlayDir, "a reboot would lose what guests wrote while their volumes moved")
 }
 
-// CheckSaveDir refuses a save directory that a reboot would empty, unless permitted: only the save
-// image has the memory of a saved guest.
+// CheckSaveDir refuses a save directory that a reboot would empty, unless SaveDirInMemory is set:
+// only the save image has the memory of a saved guest.
 func (c *Config) CheckSaveDir() error {
 	if c.SaveDirInMemory {
 		return nil
@@ -383,7 +385,7 @@ func (c *Config) CheckSaveDir() error {
 func onDisk(key, path, why string) error {
 	dir := path
 	inMemory, err := location.InMemory(dir)
-	for errors.Is(err, unix.ENOENT) && dir != "/" { // it does not exist yet
+	for errors.Is(err, unix.ENOENT) && dir != "/" { // the directory does not exist yet
 		dir = filepath.Dir(dir)
 		inMemory, err = location.InMemory(dir)
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// MakeDirs makes the directories of the daemon. QEMU can traverse the state directory to reach
-// overlays, but not list it.
+// MakeDirs makes the directories of the daemon. Other users can traverse the state directory,
+// because QEMU must reach the overlays, but not list it.
 func MakeDirs(cfg *Config) error {
-	// A directory inside another one comes after it, or MkdirAll would create the outer one with
-	// the wrong mode.
+	// The outer directory is made before an inner one: otherwise MkdirAll would make the outer one
+	// with the wrong mode.
 	for _, d := range cfg.OwnDirs() {
 		err := MakeDir(d.Path, d.Mode)
 		switch {
@@ -46,7 +46,7 @@ func (c *Config) CursorDir() string { return filepath.Join(c.StateDir, "cursors"
 func (c *Config) AuditDir() string { return filepath.Join(c.StateDir, "audit") }
 
 // SweepDirs removes the temporary files of a daemon that was killed during a write. The caller
-// must have the journal open, which makes the state directory its own.
+// must have the journal open, so that no other daemon uses the state directory.
 func SweepDirs(cfg *Config) error {
 	for _, dir := range []string{cfg.StateDir, cfg.GuardDir(), cfg.CursorDir(), cfg.AuditDir()} {
 		if err := atomicfile.Sweep(dir); err != nil {
@@ -72,17 +72,17 @@ func MakeDir(path string, mode os.FileMode) error {
 	return os.Chmod(path, mode)
 }
 
-// OwnDir is a directory of the daemon, with its mode when new, and the bits that would open its
-// files to other users.
+// OwnDir is a directory of the daemon. It has the mode for a new directory, and the bits of a mode
+// that would open its files to other users.
 type OwnDir struct {
 	Path  string
 	Mode  fs.FileMode
 	never fs.FileMode
 }
 
-// OwnDirs returns the directories of the daemon, outer ones first. This host's directory in a
-// shared overlay_dir is included once the host's id is known; the shared directory itself is the
-// operator's.
+// OwnDirs returns the directories of the daemon, outer ones first. With a shared overlay_dir it
+// includes this host's subdirectory once the host's id is known, and not the shared directory
+// itself, which is the operator's.
 func (c *Config) OwnDirs() []OwnDir {
 	dirs := []OwnDir{{c.StateDir, 0o711, 0o002}}
 	if !c.OverlayDirShared || c.HostID != "" {
@@ -102,7 +102,7 @@ func (d OwnDir) Missing() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// TooOpen returns the directory's mode, and the bits that it must not have.
+// TooOpen returns the directory's mode, and the bits of it that the directory must not have.
 func (d OwnDir) TooOpen() (has, extra fs.FileMode) {
 	info, err := os.Stat(d.Path)
 	if err != nil || !info.IsDir() {

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// ReserveBytes holds some thousand records and guards.
+	// ReserveBytes is enough for some thousand records and guards.
 	ReserveBytes = 32 << 20
 	reserveEvery = time.Minute
 )
 
 // NewReserve reserves space in the state directory for the journal, the guards and the registry's
-// data: the recovery needs these files even if a guest fills the disk.
+// data. Recovery must write these files even if a guest has filled the disk.
 func NewReserve(cfg *Config, log *slog.Logger) *atomicfile.Reserve {
 	r := ReserveIn(cfg.StateDir)
 	fillReserve(r, log)

@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 )
 
-// checkSharedOverlayDir refuses a directory that cannot be a mount seen by other hosts. The daemon
-// never creates it: if the mount is missing, a local directory would keep guests' writes on this
-// host alone.
+// checkSharedOverlayDir refuses a directory that cannot be a mount that other hosts see. The
+// daemon never creates this directory: without the mount, a new one would keep guests' writes only
+// on this host.
 func checkSharedOverlayDir(dir, stateDir string) error {
 	if filepath.Clean(dir) == filepath.Join(stateDir, "overlays") {
 		return fmt.Errorf("overlay_dir_shared is set, and overlay_dir is %s, in the state directory of this host; set overlay_dir to a mount that other hosts see at the same path", dir)

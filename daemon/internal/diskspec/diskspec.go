@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diskspec says which disk of a domain an attachment is: how the disk is defined,
-// and whether a disk of the domain matches it. It must not know who attaches, or when.
+// Package diskspec defines the disk of a domain for an attachment, and checks whether a disk of
+// the domain matches an attachment. It does not know why or when volumes are attached.
 package diskspec
 
 import (
@@ -33,7 +33,7 @@ func New(volumeID string, at api.DiskAttachment, shareable bool, chain []hv.Imag
 	return spec
 }
 
-// BusOf returns the bus of a disk by its device name, if nothing else is known of it.
+// BusOf returns the bus of a disk by its device name, if the disk has no definition.
 func BusOf(device string) string {
 	if strings.HasPrefix(device, "sd") {
 		return "scsi"

@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// directories checks that the daemon's directories exist and are closed to other users.
 func (d *Doctor) directories() api.Check {
 	const name = "directories"
 	var faults []string

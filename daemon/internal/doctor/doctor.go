@@ -34,27 +34,26 @@ type Doctor struct {
 	Storage image.Storage
 	Volume  func(ctx context.Context, id string) (api.Volume, error)
 	Open    func(ctx context.Context) ([]api.Migration, error)
-	// Unresumed returns why libvirt does not resume guests that a move has suspended, except
+	// Unresumed returns why libvirt does not resume guests that a move has suspended. It omits
 	// guests of this host's open migrations.
 	Unresumed func() []string
 	Ops       func() []api.Op
 	// Written returns this host's released sources with data that their volumes may lack.
 	Written  func(ctx context.Context) ([]api.ReleasedSource, error)
 	Released func(ctx context.Context) ([]api.ReleasedSource, error)
-	// Contradictions returns the volumes that registry and journal have at different places.
+	// Contradictions returns the volumes with different locations in registry and journal.
 	Contradictions func(ctx context.Context) ([]which.Contradiction, error)
 	// Tainted returns this host's guests that a move has tainted.
 	Tainted func(ctx context.Context) ([]monitor.TaintedGuest, error)
-	// Limited returns the guests' write limits that moves have left.
+	// Limited returns a text for each write limit of a guest that a move has left.
 	Limited func() []string
 
-	// Probe asks each of a registry's several URLs.
+	// Probe calls each URL of a registry that has several.
 	Probe func(ctx context.Context) []client.Endpoint
 
 	fixing sync.Mutex
 }
 
-// registryClient is this package's part of the registry's client.
 type registryClient interface {
 	Version(ctx context.Context) (string, error)
 	ClockAhead() (time.Duration, bool)

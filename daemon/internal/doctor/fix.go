@@ -23,8 +23,8 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// Fixes makes the safe repairs, in order: the daemon's directories, the hook, libvirt's use of the
-// hook. It touches no guest, pool or setting.
+// Fixes makes the safe repairs, in this order: the daemon's directories, the hook, libvirt's use
+// of the hook. It changes no guest, pool or setting.
 func (d *Doctor) Fixes(ctx context.Context) []api.Fix {
 	d.fixing.Lock()
 	defer d.fixing.Unlock()
@@ -68,8 +68,8 @@ func chmod(name, dir string, from, to fs.FileMode) []api.Fix {
 	return fixed(fix, fmt.Sprintf("%s has mode %04o", dir, to), os.Chmod(dir, to))
 }
 
-// fixPassage opens the daemon's directories, but not their parents, to QEMU's user for the
-// overlays.
+// fixPassage makes the daemon's directories, but not their parents, traversable for QEMU's user,
+// who opens the overlays.
 func (d *Doctor) fixPassage(ctx context.Context) []api.Fix {
 	user, confined, err := hv.ConfinedUser(ctx, d.HV, "")
 	if err != nil || !confined {
@@ -96,7 +96,7 @@ func (d *Doctor) fixHook(ctx context.Context) []api.Fix {
 		err = d.Guards.HookKnowsStartTokens()
 	}
 	if err == nil || errors.Is(err, guard.ErrHookLooksElsewhere) {
-		return nil // ErrHookLooksElsewhere is a matter of settings
+		return nil // ErrHookLooksElsewhere depends on settings
 	}
 	fix := api.Fix{Name: "hook", Before: err.Error(), Action: "install " + d.Cfg.LibvirtHook + " of this version"}
 	err = programs.InstallHook(ctx, d.Guards)
@@ -108,7 +108,6 @@ const (
 	trialOwner = "doctor"
 )
 
-// seenWithin bounds libvirt's look for hooks after a reload.
 const seenWithin = 20 * time.Second
 
 func (d *Doctor) fixHookUnseen(ctx context.Context) []api.Fix {
@@ -149,7 +148,6 @@ func (d *Doctor) tryHook(ctx context.Context) []api.Fix {
 
 var errNotAsked = errors.New("libvirt has not run the hook; restart libvirt (systemctl restart libvirtd, or virtqemud): that does not touch guests")
 
-// trial returns nil if the hook refuses the start of a guarded domain.
 func (d *Doctor) trial(ctx context.Context, within time.Duration) error {
 	if err := d.Guards.Set(trialID, trialOwner, "volferryctl doctor tries the hook"); err != nil {
 		return err

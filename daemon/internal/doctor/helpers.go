@@ -14,11 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// helperTimeout includes a helper's start by systemd.
 const helperTimeout = 5 * time.Second
 
-// Helpers checks that each helper program answers. The helpers for QEMU programs run once per
-// image and are not asked.
+// Helpers checks that each helper program answers. It does not call the helpers for QEMU programs,
+// because these run once per image.
 func Helpers(ctx context.Context) []api.Check {
 	const name = "helpers"
 	var out []api.Check

@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// hook checks that the hook is installed, and that libvirt has looked for hooks since.
 func (d *Doctor) hook(ctx context.Context) api.Check {
 	const name = "hook"
 	err := d.Guards.Enforced()
@@ -56,8 +55,8 @@ func (d *Doctor) libvirtProcess(ctx context.Context) *hv.DaemonProcess {
 	return about.Process
 }
 
-// WatchHook records each libvirt process that connects while the hook is installed: it will also
-// run a newer hook.
+// WatchHook records each libvirt process that connects while the hook is installed, because such a
+// process will also run a newer hook.
 func (d *Doctor) WatchHook(ctx context.Context) error {
 	for e := range d.HV.Events(ctx) {
 		if e.Kind != hv.EventConnected || d.Guards.Enforced() != nil {

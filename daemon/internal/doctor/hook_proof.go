@@ -28,12 +28,12 @@ type hookProofRecord struct {
 	Why     string `json:"why"`
 }
 
-// NewHookProof returns the proof of a state directory.
+// NewHookProof returns the proof that a state directory has.
 func NewHookProof(stateDir string, guards *guard.Dir) *HookProof {
 	return &HookProof{guards: guards, path: filepath.Join(stateDir, "hook-proof.json")}
 }
 
-// of reports whether this libvirt process runs hooks, and why.
+// of reports whether it is proven that this libvirt process runs hooks, and why.
 func (p *HookProof) of(process *hv.DaemonProcess) (why string, proven bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +46,7 @@ func (p *HookProof) of(process *hv.DaemonProcess) (why string, proven bool) {
 		return "", false
 	}
 	why = "the hook was installed before " + process.Name + " started"
-	// A proof that could not be stored is found again while the hook is unchanged.
+	// If the proof cannot be stored, it is found again while the hook is unchanged.
 	_ = p.write(hookProofRecord{Process: process.ID, Why: why})
 	return why, true
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Lost reports disks that a fence took and that domains, which stay guarded, still name.
+// Lost reports disks that a fence has taken and that domains still name. Such domains stay
+// guarded.
 func (d *Doctor) Lost() []api.Check {
 	out := []api.Check{}
 	for _, l := range d.Uplink.Lost() {
@@ -24,8 +25,8 @@ func (d *Doctor) Lost() []api.Check {
 	return out
 }
 
-// moves checks that no migration of this host has stopped or has a stuck guest, and that no other
-// program changed a moving disk.
+// moves reports migrations of this host that have stopped or have a stuck guest, and changes of a
+// moving disk by another program.
 func (d *Doctor) moves(ctx context.Context) []api.Check {
 	open, err := d.Open(ctx)
 	if err != nil {

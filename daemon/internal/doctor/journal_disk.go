@@ -32,7 +32,7 @@ func (d *Doctor) sharedDisk() api.Check {
 	}
 }
 
-// ShortOfRoom warns in the status if guests are about to fill the journal's filesystem.
+// ShortOfRoom warns in the daemon's status if guests are about to fill the journal's filesystem.
 func (d *Doctor) ShortOfRoom() []api.Check {
 	key, dir, err := sharesJournalDisk(d.Cfg)
 	if err != nil || key == "" {
@@ -55,8 +55,8 @@ func (d *Doctor) ShortOfRoom() []api.Check {
 
 const journalDisk = "journal disk"
 
-// sharesJournalDisk returns the setting, and its directory, that lets guests fill the journal's
-// filesystem, or "".
+// sharesJournalDisk returns a setting, and its directory, if the directory is on the journal's
+// filesystem, so that guests can fill it. Otherwise it returns "".
 func sharesJournalDisk(c *config.Config) (key, dir string, err error) {
 	state, err := filesystemOf(c.StateDir)
 	if err != nil {

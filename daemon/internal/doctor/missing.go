@@ -13,8 +13,8 @@ import (
 )
 
 // missing checks that the images of volumes attached on this host exist, and that no other device
-// has such a path. reach reports unreadable images. The view may be half a minute old, so the
-// registry is asked about each missing image.
+// has such a path. reach reports unreadable images. Because the view may be half a minute old,
+// missing asks the registry about each missing image.
 func (d *Doctor) missing(ctx context.Context, attached []api.Volume) []api.Check {
 	const name = "images"
 	out := []api.Check{}
@@ -46,8 +46,8 @@ func (d *Doctor) missing(ctx context.Context, attached []api.Volume) []api.Check
 	return out
 }
 
-// stillAt reports whether the registry still has a volume attached at the same path and device;
-// true while it is silent.
+// stillAt reports whether the registry still has a volume attached at the same path and device.
+// While the registry does not answer, it returns true.
 func (d *Doctor) stillAt(ctx context.Context, known *api.Volume) bool {
 	now, err := d.Volume(ctx, known.ID)
 	if err != nil {

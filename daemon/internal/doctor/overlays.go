@@ -38,7 +38,7 @@ func (d *Doctor) overlays(ctx context.Context) api.Check {
 	return ok(name, message)
 }
 
-// underQuota checks overlays under a quota. At a full quota QEMU pauses a guest only with
+// underQuota checks overlays under a quota. If the quota is full, QEMU pauses a guest only with
 // error_policy='stop'.
 func underQuota(message string, l quota.Limit) api.Check {
 	who := fmt.Sprintf("%s %d", l.Kind, l.ID)

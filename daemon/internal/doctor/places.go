@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// outside reports attached volumes in forbidden places: once detached they cannot be attached
+// outside reports attached volumes in forbidden places: after a detach they could not be attached
 // again.
 func (d *Doctor) outside(ctx context.Context, attached []api.Volume) []api.Check {
 	out := []api.Check{}

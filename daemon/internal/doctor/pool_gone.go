@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// poolsGone reports this host's volumes in pools that libvirt no longer has. The view may be half
-// a minute old, so the registry is asked about these volumes.
+// poolsGone reports this host's volumes in pools that libvirt no longer has. Because the view may
+// be half a minute old, it asks the registry about these volumes.
 func (d *Doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Check {
 	pools, err := d.HV.Pools(ctx)
 	if err != nil {
@@ -43,8 +43,8 @@ func (d *Doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Chec
 	return out
 }
 
-// stillIn reports whether the registry still has a volume in the same pool and host; true while it
-// is silent.
+// stillIn reports whether the registry still has a volume in the same pool and host. While the
+// registry does not answer, it returns true.
 func (d *Doctor) stillIn(ctx context.Context, known *api.Volume) bool {
 	now, err := d.Volume(ctx, known.ID)
 	if err != nil {

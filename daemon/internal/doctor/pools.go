@@ -66,7 +66,8 @@ func (d *Doctor) Pools(ctx context.Context) []api.Check {
 	return out
 }
 
-// SharedPools reports unknown names in shared_pools: a mistyped pool is not treated as shared.
+// SharedPools reports unknown names in shared_pools: a pool with a mistyped name is not treated as
+// shared.
 func (d *Doctor) SharedPools(pools []hv.PoolInfo) []api.Check {
 	out := []api.Check{}
 	for _, name := range d.Cfg.SharedPools {

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// place is a directory for a move's images, with their needs, and the status if QEMU could not use
-// it.
+// place is a directory for a move's images. needs are the images' needs, and status is the check's
+// status if QEMU could not use the directory.
 type place struct {
 	what, dir, status string
 	needs             image.Needs
@@ -79,7 +79,6 @@ func (d *Doctor) try(user hv.ProcessUser, p place) []api.Check {
 	return []api.Check{{Name: name, Status: "warn", Message: "cannot create and open an image for " + p.what + ": " + err.Error()}}
 }
 
-// places returns the overlay directory, the pools of files, and the directories in allowed_paths.
 func (d *Doctor) places(ctx context.Context) []place {
 	direct := d.pastPageCache(ctx)
 	out := []place{{"the overlays in " + d.Cfg.Overlays(), d.Cfg.Overlays(), "fail", image.Needs{Named: true, Direct: direct, Kept: true}}}
@@ -110,8 +109,8 @@ func (d *Doctor) pastPageCache(ctx context.Context) bool {
 	})
 }
 
-// images reports images of stopped instances that QEMU could not open, unless libvirt changes
-// their owner: then the present owner proves nothing.
+// images reports images of stopped instances that QEMU could not open. If libvirt changes the
+// images' owner, it reports none, because the present owner proves nothing.
 func (d *Doctor) images(ctx context.Context) []api.Check {
 	doms, err := d.HV.Domains(ctx)
 	if err != nil {

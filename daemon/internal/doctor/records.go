@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// records compares the registry's and the journal's place of each volume that this host moved,
-// before a guest starts on a wrong image. contradicted reports a disagreement about a volume:
-// advice must not rely on the registry's place then.
+// records reports each volume that this host has moved, if registry and journal have different
+// locations for it: a guest could start on a wrong image. contradicted reports whether there is
+// such a difference for a volume; advice about it must not rely on the registry's location.
 func (d *Doctor) records(ctx context.Context) (checks []api.Check, contradicted func(api.Volume) bool) {
 	const name = "records"
 	found, err := d.Contradictions(ctx)

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// registry checks that the registry answers, its version, and its clock.
 func (d *Doctor) registry(ctx context.Context) []api.Check {
 	const name = "registry"
 	if err := d.Uplink.Refresh(ctx); err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // sharedOverlays checks that overlays survive this host, and that QEMU's locks exclude a second
-// process.
+// QEMU.
 func (d *Doctor) sharedOverlays() []api.Check {
 	const name = "shared overlays"
 	if !d.Cfg.OverlayDirShared {
@@ -40,8 +40,6 @@ func (d *Doctor) sharedOverlays() []api.Check {
 	return []api.Check{ok(name, fmt.Sprintf("%s is on %s, and a lock there excludes a second descriptor", d.Cfg.Overlays(), fs.Kind))}
 }
 
-// locksIn takes a lock of QEMU's kind on a new file, and tries it again through a second
-// descriptor.
 func locksIn(dir string) (err error) {
 	first, err := os.CreateTemp(dir, ".volferry-lock-*")
 	if err != nil {

@@ -20,23 +20,20 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// knownBug is a fault of a libvirt or QEMU version that affects moves.
 type knownBug struct {
-	on func(hv.About, *config.Config) bool
-	// name has the place of its description, and the version that corrects it.
+	on                  func(hv.About, *config.Config) bool
 	name, means, advice string
 	status              string
 }
 
-// hooksDirSince is the first libvirt that runs hooks in a directory qemu.d.
 var hooksDirSince = hv.Version{Major: 6, Minor: 5}
 
-// The oldest versions in the tests.
+// The oldest versions that the tests use.
 var testedLibvirt, testedQEMU = hv.Version{Major: 9}, hv.Version{Major: 7, Minor: 2}
 
-// jobStartBug returns the entries of a QEMU fault that requires a suspended guest at a job's
-// begin: for a host that suspends, and for suspend_at_job_start = never. has reports whether a
-// QEMU has the fault.
+// jobStartBug returns two entries for a QEMU fault that requires a suspended guest when a job
+// begins: one for a host that suspends it, and one for suspend_at_job_start = never. has reports
+// whether a QEMU has the fault.
 func jobStartBug(name string, has func(hv.JobStart) bool, held, advice, unheld string) []knownBug {
 	on := func(suspended bool) func(hv.About, *config.Config) bool {
 		return func(a hv.About, c *config.Config) bool {
@@ -100,7 +97,6 @@ var knownBugs = slices.Concat([]knownBug{
 	},
 })
 
-// libvirtStartTimeout bounds the wait for a restarting libvirt, as at a package installation.
 const libvirtStartTimeout = 10 * time.Second
 
 func (d *Doctor) awaitLibvirt(ctx context.Context) bool {
@@ -108,7 +104,6 @@ func (d *Doctor) awaitLibvirt(ctx context.Context) bool {
 	return up
 }
 
-// libvirt checks that libvirt answers, and its versions and settings for faults.
 func (d *Doctor) libvirt(ctx context.Context) []api.Check {
 	const name = "libvirt"
 	if !d.awaitLibvirt(ctx) {
@@ -137,7 +132,7 @@ func (d *Doctor) libvirt(ctx context.Context) []api.Check {
 // leases checks that, with a lock manager, libvirt would resume guests on other images.
 func (d *Doctor) leases(ctx context.Context) []api.Check {
 	const name = "lock manager"
-	// One device represents all: some lock managers give devices other names.
+	// One device stands for all devices. Some lock managers give devices other names than files.
 	for _, image := range []string{"/", "/dev/any"} {
 		if err := d.HV.CanSwitch(ctx, image); err != nil {
 			which := "volumes"
@@ -153,7 +148,6 @@ func (d *Doctor) leases(ctx context.Context) []api.Check {
 	return nil
 }
 
-// security reports the security drivers that confine QEMU, and their settings that affect moves.
 func (d *Doctor) security(ctx context.Context, about hv.About) []api.Check {
 	const name = "security"
 	out := []api.Check{}
@@ -182,7 +176,6 @@ func (d *Doctor) security(ctx context.Context, about hv.About) []api.Check {
 	return out
 }
 
-// closedLabels are SELinux types that confined guests cannot traverse.
 var closedLabels = []string{"default_t", "unlabeled_t", "user_home_t", "user_home_dir_t", "admin_home_t", "tmp_t"}
 
 func (d *Doctor) labelOf(key, dir string) []api.Check {

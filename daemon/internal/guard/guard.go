@@ -17,28 +17,28 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// Dir is a directory with one file per domain that must not be started. While the file exists, the
-// libvirt hook volferry-guard refuses the start and prints the file's text as the reason. A guard
-// outlives this process and a reboot of the host: before Set, write a journal record, so that
-// recovery will clear it.
+// Dir is a directory with a file for each domain that must not be started. While the file exists,
+// the libvirt hook volferry-guard refuses the start and prints the file's text as the reason. A
+// guard outlives this process and a reboot of the host. So write a journal record before Set, so
+// that recovery will clear the guard.
 //
-// A domain may have several guards, each with its owner: the file has a line "REASON [OWNER]" for
+// A domain may have several guards, each with its owner. The file has a line "REASON [OWNER]" for
 // each, and is removed with the last.
 //
 // It is safe for concurrent use in one process.
 type Dir struct {
 	dir, hook string
 
-	mu sync.Mutex // held from the reading of a file to its replacement
+	mu sync.Mutex // held from the read of a file until its replacement
 }
 
-// New returns the guards in dir; the first Set creates dir. Hook is the path of the installed
-// libvirt hook (DefaultHook), for Enforced.
+// New returns the guards in dir. The first Set creates dir. hook is the path of the installed
+// libvirt hook (DefaultHook), which Enforced checks.
 func New(dir, hook string) *Dir { return &Dir{dir: dir, hook: hook} }
 
-// Set guards the domain with this UUID, durably before it returns. Owner is like "migration UUID".
-// Reason is printed to a person who starts the domain. A second Set by the same owner replaces the
-// reason.
+// Set guards the domain with this UUID, durably before it returns. owner is for example "migration
+// UUID". reason is printed to a person who starts the domain. A second Set by the same owner
+// replaces the reason.
 func (d *Dir) Set(id, owner, reason string) error {
 	line := reason + ownerSuffix(owner)
 	err := d.change(id, func(lines []string) []string { return append(without(lines, owner), line) })
@@ -71,10 +71,10 @@ func (d *Dir) Has(id, owner string) (bool, error) {
 	return len(without(lines, owner)) < len(lines), nil
 }
 
-// Guard is one reason why a domain must not be started, with its owner.
+// Guard is one reason why a domain must not be started, and the reason's owner.
 type Guard struct{ Owner, Reason string }
 
-// The owners of guards that concern the instance as a whole.
+// The owners of guards that concern a whole instance.
 const (
 	// OwnerRoot guards an instance without its root volume.
 	OwnerRoot = "root"
@@ -106,8 +106,8 @@ func (d *Dir) Of(id string) ([]Guard, error) {
 	return out, nil
 }
 
-// change replaces the lines of a domain's file. It revokes a start token, which was issued for the
-// previous guards.
+// change replaces the lines of a domain's file. It revokes a start token, because that was issued
+// for the previous guards.
 func (d *Dir) change(id string, edit func([]string) []string) error {
 	path, err := d.path(id)
 	if err != nil {
@@ -175,9 +175,9 @@ func (d *Dir) List() (map[string]string, error) {
 	return guards, nil
 }
 
-// path returns the path of a domain's guard file. It takes only a UUID as libvirt writes it (lower
-// case, with dashes): the hook compares names byte by byte, and other text is unsafe as a file
-// name.
+// path returns the path of a domain's guard file. It accepts only a UUID as libvirt writes it
+// (lower case, with dashes): the hook compares names byte by byte, and other text is unsafe as a
+// file name.
 func (d *Dir) path(id string) (string, error) {
 	parsed, err := uuid.Parse(id)
 	if err != nil || parsed.String() != id {
@@ -187,7 +187,7 @@ func (d *Dir) path(id string) (string, error) {
 }
 
 // makeDir makes the directory and syncs its parent, because a guard must survive a power cut. It
-// also syncs for an existing directory: its maker may have died before the sync.
+// also syncs the parent of an existing directory: its maker may have died before the sync.
 func (d *Dir) makeDir() error {
 	if err := os.Mkdir(d.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -199,9 +199,9 @@ func (d *Dir) makeDir() error {
 	return errors.Join(parent.Sync(), parent.Close())
 }
 
-// A start token is a file next to a domain's guard file, with a text and an owner's suffix as its
-// two lines. The hook ignores that owner's guards if the definition that libvirt is about to run
-// contains the text. The hook has this suffix in its variable PASS.
+// A start token is a file next to a domain's guard file. Its two lines are a text and the end of
+// an owner's guard lines. The hook ignores that owner's guards if the definition that libvirt is
+// about to run contains the text. The hook has this suffix in its variable PASS.
 const startTokenSuffix = ".pass"
 
 // revokeStartToken removes the start token of the guard file at path. The caller holds mu.

@@ -20,13 +20,13 @@ import (
 // DefaultHook is the installed path of the guard hook.
 const DefaultHook = "/etc/libvirt/hooks/qemu.d/volferry-guard"
 
-// ErrHookLooksElsewhere is Enforced's error if the installed hook reads guards from other
+// ErrHookLooksElsewhere is the error of Enforced if the installed hook reads guards from other
 // directories.
 var ErrHookLooksElsewhere = errors.New("the guards are not where the libvirt hook looks for them")
 
-// Enforced returns nil if the hook is installed at its path and reads guards from this directory;
-// otherwise the error has the fault and its remedy. Whether libvirt runs the hook: see
-// HookWasThere.
+// Enforced returns nil if the hook is installed at its path and reads guards from this directory.
+// Otherwise it returns an error with the fault. HookWasThere reports whether libvirt runs the
+// hook.
 func (d *Dir) Enforced() error {
 	info, err := os.Stat(d.hook)
 	switch {
@@ -63,9 +63,9 @@ func (d *Dir) HookKnowsStartTokens() error {
 	return nil
 }
 
-// HookWasThere reports whether libvirt runs the present hook if it was started or reloaded at the
-// given time. Libvirt looks for QEMU hooks only then: the hook must be executable and must not
-// have changed since.
+// HookWasThere reports whether libvirt runs the present hook, if at is when libvirt was started or
+// last reloaded. libvirt looks for QEMU hooks only then. The hook must be executable and unchanged
+// since.
 func (d *Dir) HookWasThere(at time.Time) bool {
 	hooks := []string{d.hook}
 	if filepath.Base(filepath.Dir(d.hook)) == "qemu.d" {
@@ -106,8 +106,8 @@ func (d *Dir) InstallHook(script []byte) error {
 	return nil
 }
 
-// hookDirs reads the hook's guard directories from its text, and the path of the file that may
-// list them.
+// hookDirs reads from the hook's text its guard directories, and the path of a file that may list
+// more.
 func hookDirs(hook string) (dirs []string, file string, err error) {
 	text, err := os.ReadFile(hook)
 	if err != nil {
@@ -122,7 +122,7 @@ func hookDirs(hook string) (dirs []string, file string, err error) {
 			file = strings.Trim(name, `'"`)
 		}
 	}
-	// Like the hook, ignore a file that cannot be read.
+	// An unreadable file is ignored, as the hook does.
 	if listed, err := os.ReadFile(file); err == nil {
 		dirs = slices.DeleteFunc(strings.Split(string(listed), "\n"), func(dir string) bool { return dir == "" })
 	}

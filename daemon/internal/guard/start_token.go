@@ -10,13 +10,13 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// startTokenMode lets only root read the text.
+// With startTokenMode only root can read the text.
 const startTokenMode = 0o600
 
-// IssueStartToken lets one start through the owner's guard: the start of a definition that
-// contains the returned text, which cannot be guessed. Other starts stay refused, and other
-// owners' guards hold for this start too. A new token replaces an earlier one. The token holds
-// until RevokeStartToken, or the next Set or Clear for the domain.
+// IssueStartToken permits starts, despite the owner's guard, of a definition that contains the
+// returned text, which cannot be guessed. Other starts stay refused, and other owners' guards stay
+// in effect. A new token replaces an earlier one. The token is valid until RevokeStartToken, or
+// the next Set or Clear for the domain.
 func (d *Dir) IssueStartToken(id, owner string) (text string, err error) {
 	path, err := d.path(id)
 	if err != nil {
@@ -31,8 +31,8 @@ func (d *Dir) IssueStartToken(id, owner string) (text string, err error) {
 	return text, nil
 }
 
-// RevokeStartToken ends the domain's start token, durably before it returns. A missing token is no
-// error.
+// RevokeStartToken removes the domain's start token, durably before it returns. A missing token is
+// no error.
 func (d *Dir) RevokeStartToken(id string) error {
 	path, err := d.path(id)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 )
 
-// Allocating returns the directory's entry in Allocations. Like the daemon's test with a file, it
-// fails in a read-only directory.
+// Allocating returns the directory's entry in Allocations. It fails in a read-only directory,
+// because the daemon makes a file for this test.
 func (i *Images) Allocating(dir string) (image.Allocating, error) {
 	if i.ReadOnly != "" && dir == i.ReadOnly {
 		return image.Allocating{}, &fs.PathError{Op: "open", Path: dir, Err: syscall.EROFS}
@@ -25,7 +25,7 @@ func (i *Images) Allocating(dir string) (image.Allocating, error) {
 	return image.Allocating{Sparse: true, Ahead: true}, nil
 }
 
-// Thick reports whether the image is Full.
+// Thick reports whether path is Full.
 func (i *Images) Thick(path string, _ int64) (bool, error) {
 	_, err := i.info(path)
 	return path == i.Full, err

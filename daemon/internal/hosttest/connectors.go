@@ -18,29 +18,29 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// Connectors are a host's connectors in memory, as under the unit of `volferryd connectors`: a
-// begun verb runs to its end even if its caller gives up or dies, and the volume's later verbs,
-// also inspections, wait for it. The storage is the fake hypervisor's: its pools of type
-// hv.ConnectorPool, and its targets.
+// Connectors are a host's connectors in memory. They behave as under the unit of `volferryd
+// connectors`: a begun verb runs to its end even if its caller gives up or dies, and the volume's
+// later verbs, also inspections, wait for that. The storage is the fake hypervisor's: its pools of
+// type hv.ConnectorPool, and its targets.
 type Connectors struct {
 	Fake   *hvtest.Fake
 	Images *Images
-	// Moments are the runs of programs that change something. A lost answer stands for a dead
-	// program.
+	// Moments are the runs of programs that change something. A lost answer stands for a program
+	// that died.
 	Moments *Moments
-	// Copies: the pools copy between their volumes.
+	// Copies is true if the pools copy between their volumes.
 	Copies bool
 
 	mu sync.Mutex
-	// newest is each volume's newest unfinished changing verb.
+	// newest has a channel for each volume. It is closed when the newest changing verb ends.
 	newest map[string]chan struct{}
 }
 
-// verbTakes is a program's time before it changes something. Nothing else takes exactly that time,
-// so a seed determines the run.
+// verbTakes is how long a program runs before it changes something. No other action takes exactly
+// this time, so a seed determines the run.
 const verbTakes = 1037 * time.Millisecond
 
-// On returns a hypervisor with the connectors' present pools, as a starting daemon has it.
+// On returns a hypervisor with the connectors' present pools, as a starting daemon makes it.
 func (c *Connectors) On(h hv.Hypervisor) *pools.Host {
 	host := &pools.Host{Hypervisor: libvirt{h}, Connectors: map[string]string{}, Run: c.run, Look: c.kernel}
 	all, err := c.Fake.Pools(context.Background())
@@ -55,7 +55,6 @@ func (c *Connectors) On(h hv.Hypervisor) *pools.Host {
 	return host
 }
 
-// libvirt is the fake hypervisor without the pools of connectors.
 type libvirt struct{ hv.Hypervisor }
 
 func (l libvirt) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
@@ -86,7 +85,6 @@ func (c *Connectors) run(ctx context.Context, pool string, in connector.Request)
 	return out, err
 }
 
-// finish runs a verb to its end, even if ctx ends.
 func (c *Connectors) finish(ctx context.Context, pool string, in connector.Request) (out connector.Answer, err error) {
 	if err := ctx.Err(); err != nil {
 		return out, &connector.BrokenError{Verb: in.Verb, Err: err}
@@ -109,8 +107,8 @@ func (c *Connectors) finish(ctx context.Context, pool string, in connector.Reque
 	}
 }
 
-// turn works like connector.Runner's: before is closed when all earlier changing verbs of the
-// volume have ended.
+// turn gives a verb its turn, as connector.Runner does. before is closed when all earlier changing
+// verbs of the volume have ended.
 func (c *Connectors) turn(pool string, in connector.Request) (before chan struct{}, release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +129,6 @@ func (c *Connectors) turn(pool string, in connector.Request) (before chan struct
 	return before, func() { close(mine) }
 }
 
-// handle is a connector. It first looks, and changes something later.
 func (c *Connectors) handle(ctx context.Context, pool string, in connector.Request) (connector.Answer, error) {
 	p, err := c.pool(ctx, pool)
 	if err != nil {
@@ -171,7 +168,6 @@ func (c *Connectors) handle(ctx context.Context, pool string, in connector.Reque
 	return connector.Answer{Volume: v}, said(err)
 }
 
-// create makes a volume, unless the op has made it before.
 func (c *Connectors) create(ctx context.Context, pool string, in connector.Request) error {
 	v, err := c.Fake.LookupVolume(ctx, pool, in.Volume)
 	if err == nil && v.OpID == in.OpID && v.CapacityBytes == in.SizeBytes {
@@ -183,8 +179,8 @@ func (c *Connectors) create(ctx context.Context, pool string, in connector.Reque
 	return err
 }
 
-// pool returns a connector's description of its pool, a target's if the fake has one in its
-// directory.
+// pool returns a connector's description of its pool. If the fake has a target in the pool's
+// directory, the pool is a target's.
 func (c *Connectors) pool(ctx context.Context, name string) (connector.Pool, error) {
 	all, err := c.Fake.Pools(ctx)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// Program is a daemon's program.
+// Program configures a Daemon.
 type Program[M any] struct {
 	// Runner configures the runner of the manager's ops.
 	Runner op.Config
-	// New returns a starting daemon's manager, which registers its plans with the runner.
+	// New returns the manager of a starting daemon, and registers its plans with the runner.
 	New func(runner *op.Runner) M
-	// Run is the manager's own work until ctx ends, or nil.
+	// Run does the manager's own work until ctx ends. It may be nil.
 	Run func(m M, ctx context.Context) error
 }
 
@@ -48,7 +48,6 @@ func Start[M any](t *testing.T, p Program[M]) *Daemon[M] {
 	return d
 }
 
-// boot starts a manager. The caller holds the lock, or alone has the daemon.
 func (d *Daemon[M]) boot(begin func(context.Context, *op.Runner) error) {
 	runner, err := op.New(d.program.Runner)
 	if err != nil {
@@ -85,7 +84,7 @@ func (d *Daemon[M]) Halt() {
 	d.stop()
 }
 
-// Boot starts a daemon after a kill. begin is its runner's first call, nil for Resume.
+// Boot starts a daemon after a kill. begin is the first call of its runner; nil stands for Resume.
 func (d *Daemon[M]) Boot(begin func(context.Context, *op.Runner) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,7 +103,8 @@ func (d *Daemon[M]) RestartAfter(happen func()) {
 	d.boot(nil)
 }
 
-// Replace is RestartAfter for a daemon that hangs: it does not wait for its end.
+// Replace does the same as RestartAfter for a daemon that hangs: it does not wait for the daemon's
+// end.
 func (d *Daemon[M]) Replace(happen func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,7 +120,7 @@ func (d *Daemon[M]) Now() (M, *op.Runner) {
 	return d.manager, d.runner
 }
 
-// AwayFor makes a system unreachable for a time, then wakes the waiting ops.
+// AwayFor makes a system unreachable for a time, and then wakes the ops that wait for it.
 func (d *Daemon[M]) AwayFor(how time.Duration, setAway func(away bool), waiting string) {
 	setAway(true)
 	time.AfterFunc(how, func() {

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FullBytes returns a device's size for a qcow2 image.
+// FullBytes returns the size of a device for a qcow2 image.
 func (*Images) FullBytes(_ context.Context, sizeBytes int64) (int64, error) {
 	return sizeBytes + hvtest.TableBytes, nil
 }

@@ -51,8 +51,8 @@ func (i *Images) MayOpen(user hv.ProcessUser, path string) error {
 	return nil
 }
 
-// TryDirectory refuses needs that a directory in Limits does not meet, and the directory in Shut
-// if libvirt would give the image to its user.
+// TryDirectory refuses needs that a directory in Limits does not meet. It refuses the directory in
+// Shut if libvirt would give the image to its user.
 func (i *Images) TryDirectory(user hv.ProcessUser, dir string, needs image.Needs) error {
 	if i.Shut == dir && user.Given {
 		return &image.OpenError{User: user, Path: "what is made in " + dir, Mode: 0o600}

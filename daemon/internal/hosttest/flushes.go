@@ -40,7 +40,7 @@ func (i *Images) Flush(_ context.Context, path string) error {
 	return nil
 }
 
-// Sync only returns FlushFails' error: an image's size in memory needs no sync.
+// Sync only returns the error of FlushFails: in memory an image's size needs no sync.
 func (i *Images) Sync(_ context.Context, path string) error { return i.flushFailure(path) }
 
 // Connect does nothing: these images are not cached.

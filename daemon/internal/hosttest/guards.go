@@ -15,11 +15,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/guard"
 )
 
-// Guards are guards in memory, like guard.Dir and the hook. Each Set, Clear and Has is a possible
-// happening.
+// Guards are guards in memory that behave like guard.Dir and the hook. A happening is possible at
+// each Set, Clear and Has.
 type Guards struct {
 	Moments *Moments
-	// HookError is a fault of the hook, which then knows no start tokens.
+	// HookError is a fault of the hook; a hook with a fault knows no start tokens.
 	HookError error
 
 	mu     sync.Mutex
@@ -113,7 +113,7 @@ func (g *Guards) Reasons(id string) string {
 // Enforced returns nil, as if libvirt ran the hook.
 func (g *Guards) Enforced() error { return nil }
 
-// IssueStartToken returns a token for a start through the owner's guard.
+// IssueStartToken returns a token that lets a start pass the owner's guard.
 func (g *Guards) IssueStartToken(id, owner string) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -132,10 +132,10 @@ func (g *Guards) RevokeStartToken(id string) error {
 // HookKnowsStartTokens returns HookError.
 func (g *Guards) HookKnowsStartTokens() error { return g.HookError }
 
-// Hook is libvirt's hook, with an error for a refused start.
+// Hook does the work of libvirt's hook. It returns an error if it refuses the start.
 func (g *Guards) Hook(id string) error { return g.HookWithToken(id, "") }
 
-// HookWithToken is Hook for a start with this token.
+// HookWithToken does the same as Hook for a start with this token.
 func (g *Guards) HookWithToken(id, token string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -151,14 +151,15 @@ func (g *Guards) HookWithToken(id, token string) error {
 	return nil
 }
 
-// Let makes the hook permit every start, as if libvirt had run it before the guard was set.
+// Let makes the hook permit every start while lets is true, as if libvirt had run the hook before
+// the guard was set.
 func (g *Guards) Let(lets bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lets = lets
 }
 
-// Fill makes Set fail with err; nil ends that.
+// Fill makes Set fail with err. A nil err ends that.
 func (g *Guards) Fill(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

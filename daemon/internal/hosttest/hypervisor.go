@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// Hypervisor is a daemon's fake hypervisor with possible happenings at the calls below. The test
+// Hypervisor is a daemon's fake hypervisor, with possible happenings at the calls below. The test
 // itself uses Fake.
 type Hypervisor struct {
 	*hvtest.Fake

@@ -8,11 +8,11 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// InUse describes the holder of an image besides domains and, for an RBD image, the clients that
-// ours counts.
+// InUse describes the holder of an image, other than domains. For an RBD image it does not count
+// the clients that ours counts.
 func (i *Images) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	if medium.Of(path).Protocol == medium.ProtocolRBD {
-		// A guest may start or stop between two counts: image.Storage counts again too.
+		// A guest may start or stop between two counts, so image.Storage counts again too.
 		for look := 1; ; look++ {
 			others, err := i.otherClients(ctx, path, ours)
 			if err != nil {
@@ -31,7 +31,6 @@ func (i *Images) InUse(ctx context.Context, path string, ours func(context.Conte
 	return i.Users[path], nil
 }
 
-// otherClients reports whether an RBD image has other clients than ours counts; nil counts none.
 func (i *Images) otherClients(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (bool, error) {
 	clients := i.Fake.Clients(path)
 	if ours == nil {

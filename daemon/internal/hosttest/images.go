@@ -26,20 +26,20 @@ import (
 // block devices.
 type Images struct {
 	Fake *hvtest.Fake
-	// Closed is a directory that QEMU cannot traverse, Shut an image that QEMU cannot open, or a
-	// directory of such images.
+	// Closed is a directory that QEMU cannot traverse. Shut is an image that QEMU cannot open, or
+	// a directory of such images.
 	Closed, Shut string
-	// AlignBytes is the alignment that QEMU needs of a raw file's size if it begins with data, 0
-	// for 512. Filled are the files with a filled first block.
+	// AlignBytes is the alignment that QEMU needs of a raw file's size if the file begins with
+	// data; 0 stands for 512. Filled are the files with a filled first block.
 	AlignBytes int64
 	Filled     []string
 	Unreadable string
-	// Private is a libvirt secret without a readable value.
+	// Private is the id of a libvirt secret without a readable value.
 	Private string
 	// Limits has the filesystems' limits by directory.
 	Limits map[string]image.Needs
-	// Allocations has, by directory, how filesystems allocate space, by default Sparse and Ahead.
-	// Full is a fully allocated image, Unlike the attributes that copies lose.
+	// Allocations has, by directory, how filesystems allocate space; the default is Sparse and
+	// Ahead. Full is a fully allocated image. Unlike are the attributes that copies lose.
 	Allocations map[string]image.Allocating
 	Full        string
 	Unlike      []string
@@ -48,48 +48,50 @@ type Images struct {
 	// name.
 	OnCreate  func(moment string)
 	Temporary string
-	// Writing are the images open for writing. Devices are block devices outside /dev.
+	// Writing are the images that a process has open for writing. Devices are block devices
+	// outside /dev.
 	Writing, Devices map[string]bool
-	// Locked are the images open in some QEMU.
+	// Locked has the locks of images that some QEMU has open.
 	Locked map[string]image.Locks
-	// Places, unless nil, decides whether a real path of this machine may be opened as an image.
+	// Places, if not nil, decides whether a real path of this machine may be opened as an image.
 	Places openfile.Places
-	// Stuck is the error of every removal.
+	// Stuck is the error that every removal returns.
 	Stuck error
-	// NoSnapshots is the error of every new snapshot.
+	// NoSnapshots is the error that every new snapshot returns.
 	NoSnapshots error
-	// BeforeGrow is called once, before the next growth, OnDisconnect at each disconnect of an
-	// image.
+	// BeforeGrow is called once, before the next growth. OnDisconnect is called at each
+	// disconnect.
 	BeforeGrow, OnDisconnect func()
-	// Resized is every overlay's size by another program, or 0.
+	// Resized is the size that another program has given to every overlay, or 0.
 	Resized atomic.Int64
-	// SmallClusterBytes is the cluster size of moved images, 0 for the usual size.
+	// SmallClusterBytes is the cluster size of moved images; 0 stands for the usual size.
 	SmallClusterBytes int64
-	// Layout has every qcow2 image's unusual features.
+	// Layout has the unusual features of every qcow2 image.
 	Layout []string
-	// Free is every directory's free space, 0 for plenty.
+	// Free is the free space of every directory; 0 stands for plenty.
 	Free atomic.Int64
-	// Quota is every owner's limit in every directory, or nil.
+	// Quota is the limit of every owner in every directory, or nil.
 	Quota atomic.Pointer[quota.Limit]
-	// Memory: every directory is in the host's memory.
+	// Memory is true if every directory is in the host's memory.
 	Memory atomic.Bool
 
 	Mu sync.Mutex
-	// Users describes the users of images besides domains.
+	// Users has, by image, a description of a user other than domains.
 	Users map[string]string
 	Marks map[string]string
-	// FlushFails returns the error of an image's next flush only: Linux reports a lost write once,
-	// and drops its pages. Lost counts the lost blocks.
+	// FlushFails returns the error of an image's next flush. The flush after that succeeds,
+	// because Linux reports a lost write once, and drops its pages. Lost counts the lost blocks.
 	FlushFails func(path string) error
 	Lost       int
-	// Slow returns the time of an image's flush, which nothing interrupts.
+	// Slow returns how long an image's flush takes, which nothing interrupts.
 	Slow  func(path string) time.Duration
 	Print func(path string) string
-	// Durable has, in order, the flushes and removals of images, and the restored rights.
+	// Durable has the flushes and removals of images, and the restored rights, in order.
 	Durable []string
-	// Given are the images' given rights.
+	// Given has the rights that images were given.
 	Given map[string]*image.Rights
-	// Disconnects counts disconnects. Early: an image was disconnected while a domain had it.
+	// Disconnects counts disconnects. Early is true if an image was disconnected while a domain
+	// had it.
 	Disconnects int
 	Early       bool
 }
@@ -100,7 +102,6 @@ func (i *Images) note(what, path string) {
 	i.Durable = append(i.Durable, what+" "+path)
 }
 
-// info returns the fake's data about an image, or image.ErrAbsent.
 func (i *Images) info(path string) (hvtest.ImageInfo, error) {
 	if i.Places != nil && medium.Of(path).Path {
 		img, err := openfile.Files{Places: i.Places}.Find(path, 0)
@@ -154,7 +155,7 @@ func (i *Images) CheckSecret(_ context.Context, img hv.Image) error {
 	return nil
 }
 
-// PayloadBytes returns the guest's size of a container.
+// PayloadBytes returns the size that a guest sees of a container.
 func (i *Images) PayloadBytes(_ context.Context, img hv.Image) (int64, error) {
 	info, err := i.info(img.Path)
 	if err == nil && img.LUKSSecret != "" {
@@ -171,8 +172,8 @@ func (i *Images) Fold(ctx context.Context, overlay string, into []hv.Image) erro
 	return i.Fake.CommitOffline(overlay, into[0])
 }
 
-// Create first makes the image under its temporary name, as a filesystem without nameless files
-// does.
+// Create makes an image, first under its temporary name, as on a filesystem without nameless
+// files.
 func (i *Images) Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error {
 	temporary := image.TemporaryPath(img.Path, about.Temporary)
 	i.Temporary = temporary
@@ -230,7 +231,7 @@ func (i *Images) Remove(ctx context.Context, path string) error {
 	return i.RemoveMade(ctx, path, "")
 }
 
-// RemoveMade is Remove, also for an image at an address, unless its fingerprint differs.
+// RemoveMade removes an image, also at an address, unless its fingerprint differs.
 func (i *Images) RemoveMade(ctx context.Context, path, fingerprint string) error {
 	i.note("remove", path)
 	if i.Stuck != nil || i.isDevice(path) {
@@ -266,7 +267,7 @@ func (i *Images) GiveRights(_ context.Context, path string, rights *image.Rights
 	return nil, err
 }
 
-// GiveBack records that an image has its earlier rights.
+// GiveBack records that an image has its previous rights.
 func (i *Images) GiveBack(_ context.Context, path string, _ *image.Rights) ([]string, error) {
 	_, err := i.Fake.Info(path)
 	if err == nil {
@@ -284,7 +285,7 @@ func (i *Images) give(path string, rights *image.Rights) {
 	i.Given[path] = rights
 }
 
-// GaveRights reports whether the image got src's rights.
+// GaveRights reports whether the image was given src's rights.
 func (i *Images) GaveRights(path string) bool {
 	i.Mu.Lock()
 	defer i.Mu.Unlock()
@@ -347,7 +348,7 @@ func (i *Images) ReadBacking(_ context.Context, path string, format api.Format) 
 	return api.NewBacking(images), nil
 }
 
-// Stamp returns a stamp that each write changes.
+// Stamp returns a stamp of an image. Each write changes the stamp.
 func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
 	if path == i.Unreadable && path != "" {
 		return image.Stamp{}, fs.ErrPermission
@@ -367,12 +368,13 @@ func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
 	return stamp, err
 }
 
-// timeOf returns the time of a write of the fake, which counts writes, early in a bubble's time.
+// timeOf returns a time for a number of a write: the fake counts writes. The times are early in a
+// bubble's time.
 func timeOf(write int64) int64 {
 	return time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(write) * time.Microsecond).UnixNano()
 }
 
-// Fingerprint distinguishes an image from a later image at its path.
+// Fingerprint returns a text that differs for a later image at the same path.
 func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
 	if medium.Of(path).Protocol == medium.ProtocolNBD {
 		return "export " + path, nil
@@ -400,7 +402,7 @@ func (i *Images) Locks(_ context.Context, path string) (image.Locks, error) {
 	return i.Locked[path], nil
 }
 
-// Answers returns nil if the server of an export answers. It asks no other storage.
+// Answers returns an error if the server of an export does not answer. It checks no other storage.
 func (i *Images) Answers(_ context.Context, path string) error {
 	if medium.Of(path).Severable && i.Fake.Silent(path) {
 		return errors.New("the server does not answer")
@@ -411,7 +413,7 @@ func (i *Images) Answers(_ context.Context, path string) error {
 // Fence refuses no image.
 func (*Images) Fence(context.Context, string) error { return nil }
 
-// Beside returns the files with the name of path and another suffix.
+// Beside returns the files with the name of path and another extension.
 func (i *Images) Beside(path string) ([]string, error) { return i.Fake.Beside(path) }
 
 // AllocatedBytes returns the allocated size of an image.
@@ -445,7 +447,7 @@ func (i *Images) Blank(_ context.Context, l api.Location) (bool, error) {
 	return true, err
 }
 
-// DirectAlignBytes returns AlignBytes, or the maximum for a beginning with a hole.
+// DirectAlignBytes returns AlignBytes. For a file that begins with a hole it returns the maximum.
 func (i *Images) DirectAlignBytes(_ string, hole bool) (int64, error) {
 	if hole {
 		return image.MaxAlignBytes, nil
@@ -477,7 +479,7 @@ func (i *Images) Marked(_ context.Context, path, text string) (bool, error) {
 	return i.Marks[path] == text, nil
 }
 
-// FillFirstBlock records the file.
+// FillFirstBlock records the file in Filled.
 func (i *Images) FillFirstBlock(_ context.Context, path string) error {
 	i.Mu.Lock()
 	defer i.Mu.Unlock()

@@ -9,17 +9,17 @@ import (
 	"sync"
 )
 
-// Happening happens at one call.
+// Happening is an event of a test at one call.
 type Happening struct {
 	After bool  // the call takes effect first
 	Lose  bool  // the answer is lost
-	Err   error // the caller's error, unless the call's usual one
+	Err   error // the caller's error, or nil for the call's usual one
 	Do    func()
 }
 
-// Moments are the calls of a test's hypervisors, registry and guards. Each can have an arranged
-// happening, and a check of the invariants follows each. The zero value is ready for use; with nil
-// nothing happens.
+// Moments are the calls of a test's hypervisors, registry and guards. A test can arrange a
+// happening at one of them, and checks the invariants after each. The zero value is ready for use.
+// With nil Moments nothing happens.
 type Moments struct {
 	// Look is called after each call that took effect. Set it before use.
 	Look func()
@@ -40,7 +40,7 @@ func (m *Moments) Arrange(nth int, h Happening) {
 	m.arranged, m.nth, m.what, m.names = true, nth, h, nil
 }
 
-// Cancel ends the arrangement and the recording of calls.
+// Cancel removes the arrangement, and ends the recording of calls.
 func (m *Moments) Cancel() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,7 +61,8 @@ func (m *Moments) Calls() []string {
 	return slices.Clone(m.names)
 }
 
-// Call makes one call; lost is the caller's error for a lost answer.
+// Call makes one call; effect does the call's work. lost is the error that the caller gets for a
+// lost answer.
 func (m *Moments) Call(name string, lost error, effect func() error) error {
 	if m == nil {
 		return effect()

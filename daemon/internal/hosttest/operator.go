@@ -16,12 +16,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// Operator plays a person who types an error's commands on the host.
+// Operator acts as a person who types an error's commands on the host.
 type Operator struct {
 	Fake *hvtest.Fake
 	// Volferryctl carries out a command line of volferryctl, without the program's name.
 	Volferryctl func(words []string) error
-	// CutOff counts the coming image conversions that end after their first block.
+	// CutOff is how many of the next image conversions end after their first block.
 	CutOff int
 
 	dumped map[string]hv.Domain // by file
@@ -125,8 +125,6 @@ func (o *Operator) virsh(verb string, words []string, into string) error {
 	return errors.New("nobody can type that here")
 }
 
-// operands splits a virsh command's words, as virsh does, into options without values, and
-// operands.
 func operands(words []string) (names, options []string) {
 	for i := 0; i < len(words); i++ {
 		switch {
@@ -144,7 +142,7 @@ func operands(words []string) (names, options []string) {
 	return names, options
 }
 
-// Commit is virsh blockcommit --active --pivot of a running guest's disk.
+// Commit does the work of virsh blockcommit --active --pivot on a running guest's disk.
 func Commit(f *hvtest.Fake, id, target string) error {
 	ctx := context.Background()
 	if err := f.CommitActive(ctx, id, target, 0); err != nil {
@@ -161,7 +159,6 @@ func Commit(f *hvtest.Fake, id, target string) error {
 	}
 }
 
-// idOf returns a domain's id by name or id, or "".
 func (o *Operator) idOf(ref string) (string, error) {
 	doms, err := o.Fake.Domains(context.Background())
 	if err != nil {
@@ -175,7 +172,6 @@ func (o *Operator) idOf(ref string) (string, error) {
 	return "", fmt.Errorf("failed to get domain %q", ref)
 }
 
-// dump stores a domain's view as a file, if one is named.
 func (o *Operator) dump(id, file string) error {
 	dom, err := o.Fake.Domain(context.Background(), id)
 	if err != nil || file == "" {
@@ -221,8 +217,8 @@ func (o *Operator) startPool(name string) error {
 	return nil
 }
 
-// isArgument is grep -zxqF -e TEXT /proc/PID/cmdline: it succeeds if a domain's process has its id
-// as an argument.
+// isArgument does the work of grep -zxqF -e TEXT /proc/PID/cmdline: it succeeds if a domain's
+// process has the domain's id as an argument.
 func (o *Operator) isArgument(words []string) error {
 	const flags = "-zxqF -e"
 	if len(words) != 4 || strings.Join(words[:2], " ") != flags {
@@ -256,7 +252,6 @@ func (o *Operator) rename(words []string) error {
 	return o.Fake.Images.Remove(words[1])
 }
 
-// convert is qemu-img convert -n into an existing destination.
 func (o *Operator) convert(words []string) error {
 	const flags = "convert -n -t writeback -f"
 	if len(words) != 10 || strings.Join(words[:5], " ") != flags || words[6] != "-O" {
@@ -287,7 +282,7 @@ func (o *Operator) convert(words []string) error {
 	return err
 }
 
-// shellWords splits a command line like a shell with single quotes; into is the file of its
+// shellWords splits a command line as a shell does, with single quotes. into is the file for its
 // output.
 func shellWords(line string) (words []string, into string, err error) {
 	word, in, quote := "", false, false

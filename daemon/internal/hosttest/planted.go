@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Planted is a pool of files in a directory of this machine, where a volume's path is a symbolic
-// link to a file outside all pools, as another host with the pool can create it.
+// Planted is a pool of files in a directory of this machine. The path of a volume in it is a
+// symbolic link to a file outside all pools, as another host with the pool can create it.
 type Planted struct {
 	Location api.Location
 	secret   string
@@ -23,7 +23,7 @@ type Planted struct {
 
 const plantedContent = "bytes of somebody else"
 
-// PlantLink makes the pool, and in the fake an image at the link.
+// PlantLink makes the pool with the link, and in the fake an image at the link.
 func PlantLink(t *testing.T, f *hvtest.Fake, sizeBytes int64) Planted {
 	t.Helper()
 	p := PlantLater(t, f, sizeBytes)
@@ -31,7 +31,7 @@ func PlantLink(t *testing.T, f *hvtest.Fake, sizeBytes int64) Planted {
 	return p
 }
 
-// PlantLater makes the pool with a file at the volume's path.
+// PlantLater makes the pool with a file at the volume's path. Plant replaces the file by the link.
 func PlantLater(t *testing.T, f *hvtest.Fake, sizeBytes int64) Planted {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())

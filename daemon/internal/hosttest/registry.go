@@ -10,12 +10,12 @@ import (
 )
 
 // Registry is the common part of every registry in memory; a test adds its rules. It serves one
-// request at a time, holding its lock, over a network that can fail. It keeps answers by op id,
-// and has the hosts' epochs. The zero value is ready for use.
+// request at a time, under its lock, over a network that can fail. It stores answers by op id, and
+// the hosts' epochs. The zero value is ready for use.
 type Registry struct {
 	sync.Mutex
 	Moments *Moments
-	// Down: the registry does not answer.
+	// Down is true while the registry does not answer.
 	Down bool
 
 	answers map[string]answer
@@ -24,7 +24,6 @@ type Registry struct {
 
 type answer struct{ asked, value any }
 
-// epoch counts a host's fences, and the fences that the host knows.
 type epoch struct{ fences, known int64 }
 
 var errAway = api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
@@ -32,7 +31,7 @@ var errAway = api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
 // SetDown sets Down.
 func (r *Registry) SetDown(down bool) { r.With(func() { r.Down = down }) }
 
-// With calls f with the lock held.
+// With calls f under the lock.
 func (r *Registry) With(f func()) {
 	r.Lock()
 	defer r.Unlock()
@@ -73,14 +72,14 @@ func Change[T any](r *Registry, name, opID string, asked any, change func() (T, 
 	})
 }
 
-// Fence begins a host's next epoch, unknown to the host until Rejoin.
+// Fence begins a host's next epoch. The host does not know it until Rejoin.
 func (r *Registry) Fence(host string) { r.With(func() { r.NextEpoch(host, false) }) }
 
-// Refence fences a host that is back at once, with everything that it had.
+// Refence fences a host that comes back at once and keeps everything that it had.
 func (r *Registry) Refence(host string) { r.With(func() { r.NextEpoch(host, true) }) }
 
-// NextEpoch begins a host's next epoch; known reports whether the host knows it. The caller holds
-// the lock.
+// NextEpoch begins a host's next epoch. known is true if the host knows it. The caller holds the
+// lock.
 func (r *Registry) NextEpoch(host string, known bool) {
 	e := r.epochs[host]
 	e.fences++
@@ -119,10 +118,10 @@ func (r *Registry) SetNewest(host string, newest int64) {
 	r.setEpoch(host, epoch{newest - 1, r.epochs[host].known}, false)
 }
 
-// Newest is NewestEpoch with the lock held.
+// Newest returns the same as NewestEpoch. The caller holds the lock.
 func (r *Registry) Newest(host string) int64 { return 1 + r.epochs[host].fences }
 
-// CheckEpoch refuses another epoch of a host than the newest. The caller holds the lock.
+// CheckEpoch refuses an epoch that is not the host's newest. The caller holds the lock.
 func (r *Registry) CheckEpoch(host string, epoch int64) error {
 	if newest := r.Newest(host); epoch != newest {
 		return api.Errorf(api.CodeStaleEpoch, "the host is in epoch %d", newest).With("epoch", float64(newest))

@@ -22,7 +22,8 @@ func (i *Images) Snapshot(ctx context.Context, path, name string, compare bool) 
 	return rbd.Snapshot{ID: s.ID, Protected: s.Protected, Written: compare && s.Written}, absent(err)
 }
 
-// MakeSnapshot makes a snapshot of the RBD image with this fingerprint, or returns NoSnapshots.
+// MakeSnapshot makes a snapshot of the RBD image with this fingerprint. If NoSnapshots is set, it
+// returns that error.
 func (i *Images) MakeSnapshot(ctx context.Context, path, fingerprint, name string) error {
 	if i.NoSnapshots != nil {
 		return i.NoSnapshots

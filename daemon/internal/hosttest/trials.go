@@ -18,9 +18,9 @@ import (
 // Pass lets fake time pass in a bubble.
 func Pass(d time.Duration) { <-time.After(d) }
 
-// EveryCall makes trials, each in a bubble, with a happening at the first call, at a later call,
-// and so on, until a trial ends before its happening. stride returns the distance to the next
-// call.
+// EveryCall makes trials, each in a bubble, with a happening at one call: first at call 1, then at
+// a later call, and so on, until a trial ends before its happening. stride returns the distance to
+// the next call.
 func EveryCall(t *testing.T, stride func(n int) int, trial func(t *testing.T, n int) (happened bool)) {
 	t.Helper()
 	for n := 1; ; n += stride(n) {
@@ -34,7 +34,7 @@ func EveryCall(t *testing.T, stride func(n int) int, trial func(t *testing.T, n 
 	}
 }
 
-// Stride returns a stride of 1, or with -short (for the race detector) of short.
+// Stride returns a stride of 1. With -short, as for the race detector, the stride is short.
 func Stride(short int) func(n int) int {
 	return func(int) int {
 		if testing.Short() {
@@ -44,7 +44,7 @@ func Stride(short int) func(n int) int {
 	}
 }
 
-// BeforeAndAfter runs f for a happening before a call's effect, and after it.
+// BeforeAndAfter runs f twice, for a happening before a call's effect and after it.
 func BeforeAndAfter(t *testing.T, f func(t *testing.T, after bool)) {
 	t.Helper()
 	for _, after := range []bool{false, true} {
@@ -52,8 +52,8 @@ func BeforeAndAfter(t *testing.T, f func(t *testing.T, after bool)) {
 	}
 }
 
-// Insist repeats the request until it has ended, as a person would. An op outlives its caller when
-// its daemon dies.
+// Insist repeats the request until it has ended, as a person would. If the daemon dies, the op
+// outlives its caller.
 func Insist(t *testing.T, ask func(try int) error) error {
 	t.Helper()
 	const tries, between = 7, 10 * time.Second
@@ -73,7 +73,7 @@ func Insist(t *testing.T, ask func(try int) error) error {
 	}
 }
 
-// Recorder is the fake's part of testing.TB, for worlds that return errors.
+// Recorder implements the part of testing.TB that the fake uses, for worlds that return errors.
 type Recorder struct {
 	testing.TB
 	Problems []error
@@ -96,7 +96,8 @@ func EverySeed(t *testing.T, seeds int, trial func(t *testing.T, rng *rand.Rand)
 	})
 }
 
-// SameTwice is seedtest.SameTwice for trials in a bubble, which return their hypervisor calls.
+// SameTwice makes the check of seedtest.SameTwice with trials in a bubble, which return their
+// hypervisor calls.
 func SameTwice(t *testing.T, trial func(t *testing.T, rng *rand.Rand) (calls []string)) {
 	t.Helper()
 	seedtest.SameTwice(t, 40, func(t *testing.T, seed uint64) (drawn []uint64, calls []string) {

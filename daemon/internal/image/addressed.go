@@ -16,18 +16,18 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// addressed has the answers of all kinds of images at addresses: this host has no file, no cache
-// and no other witness of them.
+// addressed has the methods that are the same for all kinds of images at addresses: this host has
+// neither a file nor a cache of them.
 type addressed struct {
 	network network.Access
 	files   openfile.Files
-	// noImage is the storage's error for an absent image; nil if an absent image and an absent
-	// server look the same.
+	// noImage is the storage's error for an absent image. It is nil if an absent image cannot be
+	// distinguished from an absent server.
 	noImage error
 }
 
-// inspect returns the size and identity of the image. A server that is down does not mean an absent
-// image: the error is then never ErrAbsent.
+// inspect returns the size and identity of the image. If the server is down, the error is not
+// ErrAbsent.
 func (a addressed) inspect(ctx context.Context, l api.Location) (Info, error) {
 	if l.Format != api.FormatRaw {
 		return Info{}, api.Errorf(api.CodeUnsupportedDisk, "%s has the format %s, and %s can only be raw here", l.Path, l.Format, medium.Of(l.Path).Name)
@@ -40,7 +40,7 @@ func (a addressed) inspect(ctx context.Context, l api.Location) (Info, error) {
 	return info, CheckIdentity(l, id)
 }
 
-// stamp has only the size: a server does not tell when an image was written.
+// stamp returns only the size, because a server does not report when an image was written.
 func (a addressed) stamp(ctx context.Context, path string) (Stamp, error) {
 	n, err := a.network.SizeBytes(ctx, path)
 	return Stamp{SizeBytes: n}, a.cannotReach(path, err)
@@ -86,8 +86,9 @@ func (addressed) connect(context.Context, string) error { return nil }
 
 func (addressed) disconnect(context.Context, string) error { return nil }
 
-// cannotReach translates an error of the storage, to ErrAbsent if the storage reports that there is
-// no image, and to hv.ErrUnavailable while the key of a cluster is unavailable.
+// cannotReach translates an error of the storage. It returns ErrAbsent if the storage reports that
+// there is no image, and hv.ErrUnavailable while libvirt, which has a cluster's key, is
+// unavailable.
 func (a addressed) cannotReach(path string, err error) error {
 	var refused *api.Error
 	switch {

@@ -14,13 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxAlignBytes is QEMU's largest alignment of a raw file's size for writes past the page cache.
+// MaxAlignBytes is the largest alignment of a raw file's size that QEMU needs for writes past the
+// page cache.
 const MaxAlignBytes = 4096
 
 // DirectAlignBytes returns the alignment of a raw file's size that QEMU needs in a directory to
 // write past the page cache (cache none and directsync). QEMU tests the alignment with a read at
-// the beginning of the file. hole: the file begins with a hole, where the test shows nothing on
-// most filesystems.
+// the beginning of the file. hole is true if the file begins with a hole; on most filesystems the
+// test then shows nothing.
 func (s Storage) DirectAlignBytes(dir string, hole bool) (alignBytes int64, err error) {
 	answered := answered("images in "+dir+" are read past the page cache", func() (err error) {
 		alignBytes, err = directAlignBytes(dir, hole)
@@ -59,7 +60,7 @@ func directAlignBytes(dir string, hole bool) (int64, error) {
 
 // probeAlign repeats QEMU's probe (raw_probe_alignment of block/file-posix.c).
 func probeAlign(direct *os.File) int64 {
-	// XFS supports this call, and other filesystems may.
+	// XFS supports XFS_IOC_DIOINFO, and other filesystems may.
 	var dio struct{ mem, minIO, maxIO uint32 }
 	const dioInfo = 0x800c581e // XFS_IOC_DIOINFO
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, direct.Fd(), dioInfo, uintptr(unsafe.Pointer(&dio))); errno == 0 && dio.minIO > 0 {

@@ -16,10 +16,10 @@ import (
 
 // Allocating describes how the filesystem of a directory allocates files.
 type Allocating struct {
-	// Sparse: unwritten parts of a file take no space, and the filesystem reports the space of the
-	// rest.
+	// Sparse is true if unwritten parts of a file take no space, and the filesystem reports the
+	// space of the other parts.
 	Sparse bool
-	// Ahead: space can be allocated before a file is written.
+	// Ahead is true if space can be allocated before a file is written.
 	Ahead bool
 }
 

@@ -53,8 +53,8 @@ func attributesOf(f *os.File) (a attributes) {
 	return a
 }
 
-// give sets the attributes of an empty file, and describes the attributes that it lacks
-// afterwards. A file keeps a project that it got from its directory.
+// give sets these attributes of an empty file as far as possible, and describes the missing ones.
+// A file keeps a project that it got from its directory.
 func (a attributes) give(f *os.File) (left []string) {
 	has := attributesOf(f)
 	if a.noCOW && !has.noCOW {
@@ -78,7 +78,8 @@ func (a attributes) give(f *os.File) (left []string) {
 	return left
 }
 
-// giveXattr makes each change alone: a filesystem without projects may support the hint.
+// giveXattr changes hint and project separately: a filesystem without projects may support the
+// hint.
 func (a attributes) giveXattr(f *os.File, has attributes) {
 	var x fsxattr
 	if a.extentBytes != 0 && x.request(f, getXattr) == nil {

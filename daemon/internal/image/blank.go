@@ -16,11 +16,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// blankLookBytes bounds how much of a file Blank reads: all of a file that was filled with zeros.
+// blankLookBytes is how many bytes of data Blank reads at most, as of a file filled with zeros.
 const blankLookBytes = 1 << 30
 
-// Blank reports whether an image file has no data: a raw file only holes and zeros in its volume's
-// bytes, a qcow2 file no cluster. A file with too much data to read is not blank.
+// Blank reports whether an image file has no data. Such a raw file has only holes and zeros in its
+// volume's bytes, and such a qcow2 file no clusters. A file with too much data to read is not
+// blank.
 func (s Storage) Blank(ctx context.Context, l api.Location) (bool, error) {
 	if l.Format == api.FormatQcow2 {
 		blank, err := qemuimg.Empty(s.files().qcow2At(l.Path))
@@ -52,7 +53,7 @@ func onlyZeros(ctx context.Context, f *os.File, sizeBytes, most int64) (bool, er
 		case err == nil:
 			off = data
 		}
-		// Without support of the filesystem, everything is read.
+		// If the filesystem does not report holes, everything is read.
 		n, err := f.ReadAt(buf[:min(int64(len(buf)), sizeBytes-off)], off)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return false, fmt.Errorf("read %s: %w", f.Name(), err)

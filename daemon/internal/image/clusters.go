@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// clusters are the RBD images of Ceph clusters.
 type clusters struct{ addressed }
 
 func (s Storage) clusters() clusters { return clusters{addressed{s.Network, s.Files, unix.ENOENT}} }
@@ -34,10 +33,9 @@ func (c clusters) inUse(ctx context.Context, path string, ours rbd.Count) (strin
 	return who, err
 }
 
-// mayOpen returns nil: a cluster knows its users by their keys.
+// mayOpen returns nil, because a cluster identifies its users by their keys.
 func (clusters) mayOpen(qemuUser, string) error { return nil }
 
-// create needs about.Temporary and about.Whole.
 func (c clusters) create(ctx context.Context, img hv.Image, sizeBytes int64, about NewFile) error {
 	whole := func(id string) error { return about.Whole(rbd.Fingerprint(id, img.Path)) }
 	err := c.network.RBD.Make(ctx, img.Path, about.Temporary, sizeBytes, whole)
@@ -47,8 +45,8 @@ func (c clusters) create(ctx context.Context, img hv.Image, sizeBytes int64, abo
 	return c.cannotReach(img.Path, err)
 }
 
-// removeMade deletes the image once no client has it open. Without a fingerprint the address must
-// be unique, so that no other program can have used it.
+// removeMade deletes the image once no client has it open. If the fingerprint is empty, the
+// address must be unique, so that no other program can have used it.
 func (c clusters) removeMade(ctx context.Context, path, fingerprint string) error {
 	id := ""
 	if fingerprint != "" {
@@ -60,7 +58,7 @@ func (c clusters) removeMade(ctx context.Context, path, fingerprint string) erro
 	return c.cannotReach(path, c.network.RBD.Remove(ctx, path, id))
 }
 
-// flush does nothing: the guest's flushes went to the cluster.
+// flush does nothing, because the guest's flushes went to the cluster.
 func (clusters) flush(context.Context, string) error { return nil }
 
 func (clusters) answers(context.Context, string) error { return nil }

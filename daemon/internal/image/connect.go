@@ -69,7 +69,7 @@ func (h host) flush(_ context.Context, path string) error {
 	return errors.Join(syncOpen(f), f.Close())
 }
 
-// syncOpen is the fsync of Flush. For a descriptor from after the writes, the kernel reports every
+// syncOpen makes the fsync of Flush. If f was opened after the writes, the kernel reports every
 // error that it has not reported yet.
 func syncOpen(f *os.File) error {
 	err := f.Sync()
@@ -79,7 +79,6 @@ func syncOpen(f *os.File) error {
 	return &NotStoredError{f.Name(), err}
 }
 
-// dropPages writes back and drops the cached pages of a block device.
 func dropPages(ctx context.Context, privileged sandbox.Privileged, f *os.File) error {
 	st, err := f.Stat()
 	if err != nil || st.Mode().Type() != os.ModeDevice {

@@ -15,16 +15,16 @@ import (
 // NewFile describes how an image file is made, and gives the caller its fingerprint before the
 // file gets its path.
 type NewFile struct {
-	// Temporary is the name of the unfinished file, in its final directory, on a filesystem
-	// without unnamed files; empty for a random name. A crash may leave that file.
+	// Temporary is the name of the unfinished file in its final directory, for a filesystem
+	// without unnamed files. If it is empty, the name is random. A crash may leave that file.
 	Temporary string
 	// Backing are the backing images of a qcow2 image, top first. They are not opened.
 	Backing []hv.Image
-	// Rights are the rights of the file, as far as its filesystem supports them. If they are nil,
-	// only root has access.
+	// Rights are the rights that the file gets, as far as its filesystem supports them. If they
+	// are nil, only root has access.
 	Rights *Rights
-	// Like is the path of an image with attributes for the file, as far as its filesystem supports
-	// them: written in place, extent size hint and project. Optional.
+	// Like is optional: the path of an image; the file gets its attributes, as far as its
+	// filesystem supports them. They are NOCOW (written in place), extent size hint and project.
 	Like string
 	// Left is called with the rights that the file could not get. Optional.
 	Left func(rights []string)

@@ -15,7 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// FullBytes returns the block device size that a new qcow2 image of this size needs.
+// FullBytes returns the size of a block device that has room for a new qcow2 image with sizeBytes
+// of content.
 func (Storage) FullBytes(ctx context.Context, sizeBytes int64) (int64, error) {
 	return qemuimg.FullBytes(ctx, sizeBytes)
 }
@@ -26,8 +27,7 @@ func (s Storage) ClusterBytes(path string) (int64, error) {
 }
 
 // CheckFits refuses (unsupported_disk) a qcow2 image on a block device that is smaller than the
-// image may become: nothing makes the device larger when the guest writes. It accepts all other
-// images.
+// image may become: the device does not grow when the guest writes. It accepts all other images.
 func (s Storage) CheckFits(ctx context.Context, l api.Location, info Info) error {
 	if !info.Block || l.Format != api.FormatQcow2 {
 		return nil
@@ -50,8 +50,8 @@ type ReplacedError struct{ Path, Found string }
 func (e *ReplacedError) Error() string { return fmt.Sprintf("%s is another one: %s", e.Path, e.Found) }
 
 // CreateOnDevice durably makes a qcow2 image of sizeBytes, which reads as zeros, on the block
-// device at path, over any existing content. The device must have the fingerprint
-// (*ReplacedError), and the size of FullBytes. It may be repeated.
+// device at path. It overwrites any content. It refuses a device with another fingerprint
+// (*ReplacedError), or one smaller than FullBytes. It may be repeated.
 func (s Storage) CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error {
 	err := qemuimg.CreateOnDevice(ctx, s.files().qcow2At(path), sizeBytes, func(device *os.File) error {
 		now, err := location.FingerprintOf(device)

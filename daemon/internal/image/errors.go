@@ -48,8 +48,6 @@ func badImage(path string, format api.Format, err error) error {
 	return cannotOpen(path, err)
 }
 
-// cannotOpen returns the error for an existing image that cannot be opened: a device without a
-// medium, a broken device, or a device that another program has opened exclusively.
 func cannotOpen(path string, err error) *api.Error {
 	return api.Errorf(api.CodeUnsupportedDisk, "%s cannot be opened: %v", path, err)
 }

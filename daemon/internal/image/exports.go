@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// exports are the exports of NBD servers. The protocol tells neither an export's identity nor the
-// server's other clients, and makes no exports.
+// exports implements kind for the exports of NBD servers. The protocol reports neither an export's
+// identity nor the server's other clients, and cannot make exports.
 type exports struct{ addressed }
 
 func (exports) fingerprint(_ context.Context, path string) (string, error) {
@@ -21,7 +21,7 @@ func (exports) fingerprint(_ context.Context, path string) (string, error) {
 
 func (exports) inUse(context.Context, string, rbd.Count) (string, error) { return "", nil }
 
-// mayOpen returns nil if a user may connect to the server of an export: libvirt does not change the
+// mayOpen returns nil if the user may connect to the export's server: libvirt does not change the
 // owner of a socket. Over TCP every user may, as far as this host knows.
 func (exports) mayOpen(user qemuUser, path string) error {
 	e, err := medium.ParseNBD(path)
@@ -37,7 +37,6 @@ func (exports) create(_ context.Context, img hv.Image, _ int64, _ NewFile) error
 
 func (exports) removeMade(context.Context, string, string) error { return nil }
 
-// flush makes the server of an export flush its cache.
 func (e exports) flush(ctx context.Context, path string) error {
 	export, err := e.network.Open(ctx, path, true)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Sync flushes an image that another program has changed, and fails as Flush does.
+// Sync flushes an image that another program has changed. It returns the errors of Flush.
 func (s Storage) Sync(ctx context.Context, path string) error { return s.Flush(ctx, path) }
 
-// Grow makes an image file sizeBytes large; the added bytes read as zeros. The caller makes it
-// durable (Sync). It returns nil if the file has this size, size_mismatch if it is larger,
-// hv.ErrInUse if a running guest has it open, and ErrAbsent if there is none.
+// Grow makes an image file sizeBytes large; the added bytes read as zeros. The caller makes the
+// change durable (Sync). If the file has this size, Grow does nothing. It returns size_mismatch if
+// the file is larger, hv.ErrInUse if a running guest has it open, and ErrAbsent if there is none.
 func (s Storage) Grow(ctx context.Context, img hv.Image, sizeBytes int64) error {
 	err := qemuimg.Grow(ctx, s.files().qemuImage(img), sizeBytes)
 	var larger *SizeError

@@ -17,7 +17,6 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// host are the files and block devices of this host.
 type host struct {
 	hostFiles
 	privileged sandbox.Privileged
@@ -45,8 +44,8 @@ func (h host) inspect(ctx context.Context, l api.Location) (Info, error) {
 	return info, err
 }
 
-// find finds the file or device at path. It refuses anything that is no image, or is where no image
-// may be.
+// find finds the file or device at path. It refuses anything that is no image, and a place where
+// no image may be.
 func (s hostFiles) find(path string) (*openfile.Image, error) {
 	found, err := s.Find(path, 0)
 	if link, is := linkToNothing(path, err); is {
@@ -107,7 +106,7 @@ func (host) remove(path string) error {
 		}
 	}
 	if st.Mode().Type() == os.ModeDevice {
-		return nil // a device is released, not removed
+		return nil // a device is released by its pool, not removed here
 	}
 	return atomicfile.Remove(path)
 }
@@ -117,8 +116,8 @@ func (host) fingerprint(_ context.Context, path string) (string, error) {
 	return text, noImage(err)
 }
 
-// answers returns nil: the kernel waits for its storage.
+// answers returns nil, because the kernel waits for its storage.
 func (host) answers(context.Context, string) error { return nil }
 
-// fence returns nil: a request ends with its process, or with the kernel.
+// fence returns nil, because an unfinished write ends with its process, or with the kernel.
 func (host) fence(context.Context, string) error { return nil }

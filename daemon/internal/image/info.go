@@ -22,8 +22,8 @@ type Info struct {
 	Identity string
 }
 
-// IdentityIn returns the identity of a device or RBD image (api.Location.Identity) in its
-// fingerprint (Storage.Fingerprint); empty for anything else.
+// IdentityIn returns the identity of a device or RBD image (api.Location.Identity) from its
+// fingerprint (Storage.Fingerprint). It is empty for anything else.
 func IdentityIn(fingerprint string) string {
 	if id, err := rbd.IDIn(fingerprint); err == nil {
 		return id
@@ -31,9 +31,9 @@ func IdentityIn(fingerprint string) string {
 	return location.IdentityIn(fingerprint)
 }
 
-// CheckIdentity refuses (chain_changed) a location with another device or RBD image than the
-// volume's: a LUN or a logical volume with the earlier name of another holds other data. A
-// location without an identity is not compared.
+// CheckIdentity returns an error (chain_changed) if found, the identity of the image at a
+// location, is not the location's: a new LUN or logical volume may have an old name. It does not
+// compare a location without an identity.
 func CheckIdentity(l api.Location, found string) error {
 	if l.Identity == "" || location.SameIdentity(l.Identity, found) {
 		return nil
@@ -44,8 +44,9 @@ func CheckIdentity(l api.Location, found string) error {
 		With("expected", l.Identity).With("found", found)
 }
 
-// CheckDevice is CheckIdentity for the present image at a location, by its fingerprint. It accepts
-// an absent image. It opens nothing; a cluster opens an RBD image.
+// CheckDevice makes the check of CheckIdentity with the fingerprint of the image that is now at a
+// location. It accepts an absent image. It does not open the image; only a cluster opens an RBD
+// image.
 func CheckDevice(ctx context.Context, l api.Location, fingerprint func(ctx context.Context, path string) (string, error)) error {
 	if l.Identity == "" {
 		return nil
@@ -71,7 +72,6 @@ func Prefixed(verdict string, err error) error {
 	return &said
 }
 
-// identityAt returns the identity of the image at a location, which must be the location's.
 func identityAt(l api.Location) (string, error) {
 	fingerprint, err := location.Fingerprint(l.Path)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// kind works on the images of one kind of storage (medium.Kind). Its methods keep the promises of
+// kind works on the images of one kind of storage (medium.Kind). Its methods promise the same as
 // the methods of Storage with the same names.
 type kind interface {
 	describer
@@ -20,7 +20,6 @@ type kind interface {
 	cache
 }
 
-// describer describes an image.
 type describer interface {
 	inspect(ctx context.Context, l api.Location) (Info, error)
 	fingerprint(ctx context.Context, path string) (string, error)
@@ -28,11 +27,9 @@ type describer interface {
 	realPath(path string) (string, error)
 	readBacking(path string, format api.Format) (api.Backing, error)
 	rights(ctx context.Context, path string) (*Rights, error)
-	// attributes returns the attributes of a file; zero if the image is no file.
 	attributes(path string) attributes
 }
 
-// users shows who uses an image, or may.
 type users interface {
 	inUse(ctx context.Context, path string, ours rbd.Count) (string, error)
 	locks(path string) (Locks, error)
@@ -40,7 +37,6 @@ type users interface {
 	mayOpen(user qemuUser, path string) error
 }
 
-// maker makes, fills and deletes images.
 type maker interface {
 	create(ctx context.Context, img hv.Image, sizeBytes int64, about NewFile) error
 	storeLike(path string, like attributes) (left []string, err error)
@@ -49,7 +45,6 @@ type maker interface {
 	removeMade(ctx context.Context, path, fingerprint string) error
 }
 
-// cache has the data of an image that is not yet on stable storage, in this host or in a server.
 type cache interface {
 	connect(ctx context.Context, path string) error
 	disconnect(ctx context.Context, path string) error
@@ -58,7 +53,6 @@ type cache interface {
 	fence(ctx context.Context, path string) error
 }
 
-// at returns the kind of storage of the image at path.
 func (s Storage) at(path string) kind {
 	switch medium.Of(path).Protocol {
 	case medium.ProtocolNBD:

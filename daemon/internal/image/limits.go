@@ -22,11 +22,12 @@ import (
 type Needs struct {
 	// FileBytes is the maximum size of the file.
 	FileBytes int64
-	// Named: this program makes the file, and links it under its name when it is complete.
+	// Named is true if this program makes the file, and links it under its name when it is
+	// complete.
 	Named bool
-	// Direct: QEMU opens the image past the page cache.
+	// Direct is true if QEMU opens the image past the page cache.
 	Direct bool
-	// Kept: the file must survive a reboot.
+	// Kept is true if the file must survive a reboot.
 	Kept bool
 }
 
@@ -35,7 +36,7 @@ type LimitError struct {
 	Dir string
 	// Kind is the kernel's name of the filesystem's type.
 	Kind string
-	// Lacks are sentences about the filesystem, without their subject.
+	// Lacks has predicates; the subject of each is the filesystem.
 	Lacks []string
 }
 
@@ -47,8 +48,8 @@ func (e *LimitError) refusal(what string) *api.Error {
 	return api.Errorf(api.CodeInvalidArgument, "cannot %s: %v", what, e).With("path", e.Dir).With("filesystem", e.Kind)
 }
 
-// check tests the operations on an image with a file of the directory, which can be opened again
-// at path. It returns a *LimitError for unsupported operations.
+// check tests with f, a file in dir, whether the filesystem meets the needs. The file can be
+// opened again at path. It returns a *LimitError for unsupported operations.
 func (n Needs) check(f *os.File, path, dir string) error {
 	var lacks []string
 	for _, need := range []struct {
@@ -87,8 +88,8 @@ func limitOf(dir string, lacks ...string) *LimitError {
 	return limit
 }
 
-// hasLinks reports whether a file can be linked in a directory. If this program dies in between,
-// an empty file remains.
+// hasLinks reports whether a file can be linked in a directory. If this program dies before the
+// link is removed, an empty file remains.
 func hasLinks(f *os.File, dir string) (bool, error) {
 	name := filepath.Join(dir, qemuimg.TemporaryName())
 	err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
@@ -101,7 +102,6 @@ func hasLinks(f *os.File, dir string) (bool, error) {
 	return true, os.Remove(name)
 }
 
-// hasLocks reports whether an open file supports the locks of QEMU and of the copy.
 func hasLocks(f *os.File) (bool, error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Len: 1}
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
@@ -128,13 +128,13 @@ func outlives(dir string) (bool, error) {
 }
 
 // CheckFileBytes returns a *LimitError if the filesystem of a file cannot hold a file of this
-// size. It changes nothing, so it does not find a server's limit.
+// size. It changes nothing, so it does not find the limit of an NFS or other server.
 func (s Storage) CheckFileBytes(path string, bytes int64) error {
 	f, err := s.Files.Open(path, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // it was only looked at
+	defer f.Close() //nolint:errcheck // it was only read
 	can, err := mayReach(f, bytes)
 	if err != nil || can {
 		return err
@@ -146,7 +146,6 @@ func holdsNone(bytes int64) string {
 	return "holds no file of " + humanize.ExactBytes(bytes) + ", which the image may need"
 }
 
-// mayReach reports whether the kernel's filesystem permits a file of this size.
 func mayReach(f *os.File, bytes int64) (bool, error) {
 	_, err := f.Seek(bytes, io.SeekStart)
 	if errors.Is(err, unix.EINVAL) {
@@ -155,8 +154,8 @@ func mayReach(f *os.File, bytes int64) (bool, error) {
 	return err == nil, err
 }
 
-// holds reports whether a file can become this large. It finds a server's limit by changing the
-// file's size, if that allocates no space.
+// holds reports whether a file can become this large. If unwritten parts take no space, it also
+// finds a server's limit, by changing the file's size.
 func holds(f *os.File, bytes int64) (bool, error) {
 	if can, err := mayReach(f, bytes); err != nil || !can {
 		return false, err

@@ -11,24 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Locks is the state of the locks that QEMU takes on each file that it opens. A shared filesystem
-// transmits them: NFS 4 does, unless it is mounted with local locks.
+// Locks is the state of the locks that QEMU takes on each file that it opens. On a shared
+// filesystem other hosts see them, for example on NFS 4, unless it is mounted with local locks.
 type Locks struct {
-	// Open: QEMU has the file open, on this host or another.
+	// Open is true if a QEMU has the file open, on this host or another.
 	Open bool
-	// Writes: QEMU may write to it.
+	// Writes is true if a QEMU may write to the file.
 	Writes bool
 }
 
-// QEMU locks one byte of a file for each permission that it may need, from the first of these on,
-// and one for each permission that it denies to others (block/file-posix.c). Each range has 64
-// bytes; libvirt uses lower bytes.
+// QEMU locks one byte of a file for each permission that it may need, from lockMayBase on. From
+// the second base on, it locks one byte for each permission that it denies to others
+// (block/file-posix.c). Each range has 64 bytes; libvirt uses lower bytes.
 const (
 	lockMayBase    = 100
 	lockOthersBase = 200
 	lockBytes      = 64
-	// lockMayWrite is the bit number of BLK_PERM_WRITE.
-	lockMayWrite = 1
+	lockMayWrite   = 1
 )
 
 func (h host) locks(path string) (Locks, error) {
@@ -65,7 +64,7 @@ func locksOf(f *os.File) (Locks, error) {
 }
 
 func locked(f *os.File, first, bytes int64) (bool, error) {
-	// QEMU's locks are shared, and so conflict only with an exclusive lock.
+	// QEMU's locks are shared locks, which conflict only with an exclusive lock.
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: first, Len: bytes}
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock)
 	switch {

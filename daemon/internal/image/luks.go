@@ -35,14 +35,15 @@ func (s Storage) passphrase(ctx context.Context, img hv.Image) ([]byte, error) {
 	return s.Passphrase(ctx, img.LUKSSecret)
 }
 
-// CheckSecret refuses a LUKS container if libvirt does not have or return its passphrase.
+// CheckSecret refuses a LUKS container if libvirt does not have its passphrase, or does not return
+// it.
 func (s Storage) CheckSecret(ctx context.Context, img hv.Image) error {
 	_, err := s.passphrase(ctx, img)
 	return err
 }
 
-// PayloadBytes returns the size of the decrypted content of a LUKS container, from the header,
-// which no guest can write.
+// PayloadBytes returns the size of the decrypted content of a LUKS container. It reads the size
+// from the header, which no guest can write.
 func (s Storage) PayloadBytes(ctx context.Context, img hv.Image) (int64, error) {
 	n, err := qemuimg.VirtualSize(ctx, s.files().qemuImage(img))
 	if err != nil {

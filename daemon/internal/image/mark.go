@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mark writes a text to the beginning of a raw image, and zeros after it up to the end of the
-// first block, durably and past the page cache: other hosts with the image read it.
+// Mark writes a text to the beginning of a raw image, and zeros up to the end of the first block.
+// It writes durably and past the page cache, because other hosts with the image read the text.
 func (s Storage) Mark(_ context.Context, path, text string) error {
 	block, err := markBlock(text)
 	if err != nil {
@@ -34,8 +34,8 @@ func (s Storage) Mark(_ context.Context, path, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Marked reports whether an image begins with a text that Mark has written, according to the
-// storage, not this host's cache. It returns ErrAbsent if there is nothing at the path.
+// Marked reports whether an image begins with a text that Mark has written. It reads the storage,
+// not this host's cache. It returns ErrAbsent if there is nothing at the path.
 func (s Storage) Marked(_ context.Context, path, text string) (bool, error) {
 	want, err := markBlock(text)
 	if err != nil {
@@ -63,7 +63,6 @@ func markBlock(text string) ([]byte, error) {
 	return block, nil
 }
 
-// openDirect opens an image past the page cache, if its filesystem permits that.
 func (s hostFiles) openDirect(path string, flags int) (*os.File, error) {
 	f, err := s.Files.Open(path, flags|unix.O_DIRECT)
 	if errors.Is(err, unix.EINVAL) {

@@ -23,7 +23,7 @@ type OpenError struct {
 	Path string
 	Mode os.FileMode
 	UID  uint32
-	// NotGiven: root, and so libvirt, may not make QEMU's user the owner of the image.
+	// NotGiven is true if root, and so libvirt, may not make QEMU's user the owner of the image.
 	NotGiven bool
 }
 
@@ -112,7 +112,6 @@ func (u qemuUser) mayConnectTo(socket string) error {
 		shell.Line("setfacl", "-m", "u:"+UserName(u.who)+":rw", "--", socket))
 }
 
-// openAs reopens an open file as a user.
 func (u qemuUser) openAs(f *os.File) error {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
@@ -121,7 +120,8 @@ func (u qemuUser) openAs(f *os.File) error {
 
 // TryDirectory makes an image in a directory, tests the needed operations, checks it with MayOpen,
 // and removes it. It returns a *LimitError for unsupported operations. If libvirt does not give
-// images to QEMU's user, it is unknown who may open an image there, and MayOpen is not used.
+// images to QEMU's user, it does not use MayOpen, because it is unknown who may open an image
+// there.
 func (s Storage) TryDirectory(who hv.ProcessUser, dir string, needs Needs) error {
 	return answered("an image can be made in "+dir, func() error { return s.user(who).tryDirectory(dir, needs) })
 }
@@ -148,7 +148,8 @@ func (u qemuUser) tryDirectory(dir string, needs Needs) error {
 	return err
 }
 
-// trialFile makes a file in a directory, which can be opened again at path until remove is called.
+// trialFile makes a file in a directory. Until remove is called, the file can be opened again at
+// path.
 func trialFile(dir string) (f *os.File, path string, remove func(), err error) {
 	f, err = os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
 	if err == nil {
@@ -164,8 +165,8 @@ func trialFile(dir string) (f *os.File, path string, remove func(), err error) {
 	}, nil
 }
 
-// Refused returns the refusal of an action (what) for the errors of Reach, MayOpen and
-// TryDirectory, and any other error unchanged.
+// Refused translates an error of Reach, MayOpen or TryDirectory to the refusal of the action what.
+// It returns any other error unchanged.
 func Refused(what, path string, err error) error {
 	var blocked *ReachError
 	var cannot *OpenError

@@ -11,8 +11,8 @@ import (
 )
 
 // CreateOverlay makes an empty qcow2 overlay over backing, and returns when file and directory are
-// on stable storage. It returns nil for an existing empty overlay of the same backing image. The
-// overlay gets these rights, if not nil, as far as its filesystem supports them.
+// on stable storage. If the overlay exists, empty and over the same backing image, it returns nil.
+// If rights is not nil, the overlay gets these rights as far as its filesystem supports them.
 //
 // Over a file that is written in place (NOCOW) the overlay is written in place too. Over a LUKS
 // container the overlay is encrypted, with the container's passphrase.
@@ -30,7 +30,7 @@ func (s Storage) CreateOverlay(ctx context.Context, path string, backing hv.Imag
 }
 
 // CheckOverlay reports whether the overlay at path, over this backing and of this size, has no
-// data of its own. It returns ErrAbsent if there is no file, and another error for another file.
+// data of its own. It returns ErrAbsent if there is no file, and another error for any other file.
 func (s Storage) CheckOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) (bool, error) {
 	empty, err := qemuimg.CheckOverlay(path, s.files().qemuImage(backing), sizeBytes)
 	return empty, noImage(err)

@@ -48,8 +48,8 @@ func quotasOf(ctx context.Context, privileged sandbox.Privileged, dir string, wh
 	}
 	var limits []quota.Limit
 	for _, l := range all {
-		// For a directory of a project with a limit, the kernel reports the limit as the
-		// filesystem's size.
+		// For a directory of a project, the kernel reports the project's limit as the filesystem's
+		// size.
 		if size := int64(fs.Blocks) * fs.Bsize; l.Kind == quota.Project || l.Bytes < size { //nolint:gosec // no filesystem is as large
 			limits = append(limits, l)
 		}

@@ -19,7 +19,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// qemuUser checks the access of a user of QEMU's processes.
 type qemuUser struct {
 	who    hv.ProcessUser
 	access sandbox.Access
@@ -46,7 +45,7 @@ func (e *ReachError) refusal(what, path string) *api.Error {
 const reachTimeout = 5 * time.Second
 
 // Reach returns nil if a process of this user can reach the files in a directory, through links
-// too, and a *ReachError if not. libvirt gives images to QEMU's user (see MayOpen), but not
+// too, and a *ReachError if not. libvirt gives QEMU's user access to images (MayOpen), but not to
 // directories.
 func (s Storage) Reach(who hv.ProcessUser, dir string) error {
 	if who.UID == 0 {
@@ -73,8 +72,8 @@ func (u qemuUser) reach(dir string) error {
 	if err != nil {
 		return fmt.Errorf("look whether QEMU gets to %s: %w", dir, noImage(err))
 	}
-	// The kernel checks as that user, directory by directory: it knows access lists, and how the
-	// server of a mount treats root.
+	// For each directory, the kernel checks the access of this user. Only it knows access lists,
+	// and how the server of a mount treats root.
 	at := "/"
 	for _, part := range append(strings.Split(strings.Trim(real, "/"), "/"), "") {
 		mode, err := u.pass(at)
@@ -89,8 +88,8 @@ func (u qemuUser) reach(dir string) error {
 	return nil
 }
 
-// pass returns nil if a user may traverse a directory, and otherwise an error and the mode of the
-// directory.
+// pass returns nil if the user may traverse a directory. Otherwise it returns an error and the
+// mode of the directory.
 func (u qemuUser) pass(dir string) (os.FileMode, error) {
 	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

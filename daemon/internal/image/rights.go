@@ -27,7 +27,7 @@ type Rights struct {
 	Label []byte `json:"label,omitempty"`
 }
 
-// The extended attributes with a file's access list and label.
+// The names of the extended attributes with a file's access list and label.
 const (
 	attrACL   = "system.posix_acl_access"
 	attrLabel = "security.selinux"
@@ -52,11 +52,11 @@ func readRights(ctx context.Context, privileged sandbox.Privileged, f *os.File) 
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, nil //nolint:nilnil // a device has none of its own
+		return nil, nil //nolint:nilnil // udev sets the rights of a device
 	}
 	r := &Rights{UID: st.Uid, GID: st.Gid, Mode: st.Mode & 0o777}
 	// Reading libvirt's attributes needs CAP_SYS_ADMIN. Without it, or on a filesystem without
-	// such attributes, nothing is found.
+	// such attributes, no previous owner is found.
 	remembered := func(f *os.File, name string) ([]byte, error) { return privileged.Attribute(ctx, f, name) }
 	var owner []byte
 	for _, a := range []struct {
@@ -94,8 +94,8 @@ func (r *Rights) ownedBy(remembered string) error {
 	return nil
 }
 
-// refused reports whether a filesystem, or its server, does not support a request, or does not
-// permit it to root.
+// refused reports whether a filesystem or its server does not support a request, or denies it to
+// root.
 func refused(err error) bool {
 	for _, no := range []error{unix.EPERM, unix.EACCES, unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL, unix.EROFS} {
 		if errors.Is(err, no) {
@@ -105,15 +105,15 @@ func refused(err error) bool {
 	return false
 }
 
-// GiveRights durably gives the image file at path these rights, and describes those that the
+// GiveRights durably gives the image file at path these rights. It describes the rights that the
 // filesystem does not support or does not let root change. A missing right gives no user more
 // access.
 func (s Storage) GiveRights(_ context.Context, path string, r *Rights) (left []string, err error) {
 	return s.files().onFile(path, func(f *os.File) ([]string, error) { return giveRights(f, r) })
 }
 
-// GiveBack gives the image file at path the owner and the label of these rights, which libvirt
-// changes for a guest. Otherwise it is like GiveRights.
+// GiveBack gives the image file at path the owner and the label of these rights, because libvirt
+// changes these two for a guest. Otherwise it does the same as GiveRights.
 func (s Storage) GiveBack(_ context.Context, path string, r *Rights) (left []string, err error) {
 	return s.files().onFile(path, func(f *os.File) ([]string, error) {
 		owner, err := giveOwner(f, r)
@@ -140,13 +140,13 @@ func (s hostFiles) onFile(path string, give func(*os.File) ([]string, error)) (l
 	return left, nil
 }
 
-// giveRights is GiveRights for an open file. The caller makes it durable.
+// giveRights does the work of GiveRights on an open file. The caller makes the change durable.
 func giveRights(f *os.File, r *Rights) (left []string, err error) {
 	if left, err = giveOwner(f, r); err != nil {
 		return left, err
 	}
 	mode := r.Mode
-	if len(left) > 0 { // its group differs, so it gets no more than others
+	if len(left) > 0 { // the file has another group, which gets no more than others
 		mode = mode&^0o070 | mode&0o007<<3
 	}
 	acl, err := giveACL(f, r)
@@ -154,7 +154,7 @@ func giveRights(f *os.File, r *Rights) (left []string, err error) {
 		return left, err
 	}
 	if len(acl) > 0 {
-		mode &= 0o707 | groupBits(r.ACL)<<3 // instead of the list's maximum
+		mode &= 0o707 | groupBits(r.ACL)<<3 // otherwise the group would get the maximum of the list
 	}
 	if err := changed("the mode", f.Chmod(os.FileMode(mode)), &left); err != nil {
 		return left, err
@@ -168,7 +168,7 @@ func giveOwner(f *os.File, r *Rights) (left []string, err error) {
 	return left, err
 }
 
-// giveACL also removes an access list that the file inherited from its directory.
+// giveACL sets the access list, or removes a list that the file inherited from its directory.
 func giveACL(f *os.File, r *Rights) (left []string, err error) {
 	if len(r.ACL) > 0 {
 		err = changed("the access list", unix.Fsetxattr(int(f.Fd()), attrACL, r.ACL, 0), &left)
@@ -200,8 +200,8 @@ func changed(what string, err error, left *[]string) error {
 	return fmt.Errorf("change %s: %w", what, err)
 }
 
-// groupBits returns the access list's permissions of the file's own group (r, w and x). The mode
-// of such a file has the list's maximum there.
+// groupBits returns the permissions (r, w and x) of the file's own group in the access list. The
+// mode of a file with a list has the list's maximum in place of them.
 func groupBits(acl []byte) uint32 {
 	const (
 		header, entry  = 4, 8

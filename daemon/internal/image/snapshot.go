@@ -15,9 +15,9 @@ import (
 // ErrSilent means that the storage of an image at an address does not answer, perhaps temporarily.
 var ErrSilent = errors.New("the storage does not answer")
 
-// Snapshot describes a snapshot of an RBD image, and with compare whether the image was written
-// since. It returns ErrAbsent if there is no image, and ErrSilent if the cluster does not answer,
-// as MakeSnapshot and RemoveSnapshot do.
+// Snapshot describes a snapshot of an RBD image. With compare it also reports whether the image
+// was written since. As MakeSnapshot and RemoveSnapshot do, it returns ErrAbsent if there is no
+// image, and ErrSilent if the cluster does not answer.
 func (s Storage) Snapshot(ctx context.Context, path, name string, compare bool) (rbd.Snapshot, error) {
 	snapshot, err := s.Network.RBD.Snapshot(ctx, path, rbd.SnapshotQuery{Name: name, Compare: compare})
 	return snapshot, s.clusters().snapshotError(path, err)

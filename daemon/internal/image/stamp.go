@@ -19,16 +19,16 @@ import (
 // Stamp shows, without reading an image, whether it was written.
 type Stamp struct {
 	SizeBytes int64 `json:"size_bytes,omitempty"`
-	// ModifiedNS is when a file was last written, by its filesystem. Changes of its owner, mode or
-	// label do not count.
+	// ModifiedNS is when a file was last written, according to its filesystem. Changes of its
+	// owner, mode or label do not count.
 	ModifiedNS int64 `json:"modified_ns,omitempty"`
-	// Sectors is how many sectors of a block device this host's kernel has written or discarded in
-	// this boot. It does not include writes of other hosts. The number of writes is not usable:
-	// Linux counts a flush as a write of no sectors.
+	// Sectors is how many sectors of a block device this host's kernel has written or discarded
+	// since the boot. Writes of other hosts do not count. The number of write requests is not
+	// usable, because Linux counts a flush as a write of no sectors.
 	Sectors int64 `json:"sectors,omitempty"`
 	Device  bool  `json:"device,omitempty"`
-	// Boot is the id of the boot when the stamp was read, and BootedNS the start of that boot, by
-	// this host's clock.
+	// Boot is the id of the boot when the stamp was read, and BootedNS the start of that boot,
+	// by this host's clock.
 	Boot     string `json:"boot,omitempty"`
 	BootedNS int64  `json:"-"`
 }
@@ -43,8 +43,8 @@ const (
 	Changed
 )
 
-// ChangeSince reports whether the image was written since the earlier stamp, nil for none. why is
-// the reason of an unknown result.
+// ChangeSince returns whether the image was written since the earlier stamp; nil stands for no
+// stamp. why is the reason of an unknown result.
 func (s Stamp) ChangeSince(earlier *Stamp) (change Change, why string) {
 	switch {
 	case earlier == nil:
@@ -64,7 +64,7 @@ func (s Stamp) ChangeSince(earlier *Stamp) (change Change, why string) {
 }
 
 // WrittenSince reports whether the image is known to have been written since the earlier stamp.
-// For proof that it was not written use ChangeSince.
+// False is no proof that it was not; use ChangeSince for that.
 func (s Stamp) WrittenSince(earlier Stamp) bool {
 	change, _ := s.ChangeSince(&earlier)
 	return change == Changed
@@ -73,8 +73,8 @@ func (s Stamp) WrittenSince(earlier Stamp) bool {
 // RebootedSince reports whether the host was booted since the earlier stamp.
 func (s Stamp) RebootedSince(earlier Stamp) bool { return s.Boot != earlier.Boot }
 
-// UntouchedInItsBoot reports whether the image is known not to have been written since the host
-// was booted.
+// UntouchedInItsBoot reports whether the image is known to be unwritten from the host's boot until
+// the stamp was read.
 func (s Stamp) UntouchedInItsBoot() bool {
 	switch {
 	case s.Boot == "":
@@ -123,8 +123,8 @@ func (h host) stamp(_ context.Context, path string) (Stamp, error) {
 
 var nfsMagic int64 = unix.NFS_SUPER_MAGIC
 
-// stat reads the metadata of a file or device. It opens a file on NFS for that: otherwise the
-// kernel would use metadata that it has cached for some seconds, and miss a write of another host.
+// stat reads the metadata of a file or device. On NFS it opens the file for that: otherwise the
+// kernel would return metadata cached for some seconds, and miss a write of another host.
 func (s hostFiles) stat(path string, st *unix.Stat_t) error {
 	failed := func(op string, err error) error {
 		if err == nil {

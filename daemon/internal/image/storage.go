@@ -33,7 +33,8 @@ type Storage struct {
 	Files openfile.Files
 }
 
-// Beside lists the other files in the directory of path that differ from it only in the extension.
+// Beside lists the other files in the directory of path with names that differ from path only in
+// the extension.
 func (Storage) Beside(path string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
@@ -52,7 +53,7 @@ func (Storage) Beside(path string) ([]string, error) {
 // AllocatedBytes returns how much space a file takes.
 func (Storage) AllocatedBytes(path string) (int64, error) { return qemuimg.AllocatedBytes(path) }
 
-// Properties are the properties of a qcow2 image that a guest does not see.
+// Properties are properties of a qcow2 image that a guest does not see.
 type Properties = qemuimg.Properties
 
 // Properties reads them from the header.

@@ -19,7 +19,6 @@ func UserName(who hv.ProcessUser) string {
 	return name
 }
 
-// userOf returns a user with the groups that libvirt gives QEMU's user.
 func userOf(who hv.ProcessUser) sandbox.User {
 	return sandbox.User{UID: int(who.UID), GID: int(who.GID), Groups: groupsOf(who)}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Registry is the adoption's part of the registry.
+// Registry has the calls of the registry that an adoption makes.
 type Registry interface {
 	EachVolume(ctx context.Context, do func(*api.Volume) error) error
 	Instances(ctx context.Context) ([]api.Instance, error)
@@ -40,14 +40,16 @@ type Adopter struct {
 	HostID   string
 	HostName string
 	Claims   *location.Claims
-	// Rules limit the places of new volumes' images.
+	// Rules limit where the images of new volumes may be.
 	Rules location.Rules
-	// Adoptable refuses an image that a volume has left by a move of this host (released.Sources);
-	// the refusal begins with verdict. Nil: no volume was ever moved.
+	// Adoptable refuses an image that is the released source of a move of this host
+	// (released.Sources). Its error begins with verdict. Adoptable is nil if this host has never
+	// moved a volume.
 	Adoptable func(ctx context.Context, path, verdict string) error
 }
 
-// Adopt registers the domain named in in. already: this host has registered it before.
+// Adopt registers the domain that in names. already is true if this host has registered the domain
+// before.
 func (a *Adopter) Adopt(ctx context.Context, opID string, in api.InstanceAdopt) (inst api.Instance, already bool, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
@@ -60,8 +62,8 @@ func (a *Adopter) Adopt(ctx context.Context, opID string, in api.InstanceAdopt) 
 	return a.adopt(ctx, opID, &doms[i], in)
 }
 
-// AdoptAll registers every unregistered domain of the host, until the first failure. It returns
-// all instances, and the names of those registered before.
+// AdoptAll registers every unregistered domain of the host, and stops at the first failure. It
+// returns all instances, and the names of those registered before.
 func (a *Adopter) AdoptAll(ctx context.Context, opID string, in api.InstanceAdopt) (out []api.Instance, already []string, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
@@ -164,8 +166,8 @@ func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, in 
 	return a.Registry.RegisterInstance(ctx, opID, reg)
 }
 
-// findPool sets a disk's pool, or returns why the definition must first name the image by another
-// path.
+// findPool sets a disk's pool. If the pool has the image at another path, it returns in why that
+// the definition must first name that path.
 func (a *Adopter) findPool(ctx context.Context, disk *api.AdoptedDisk) (why string, err error) {
 	named := disk.Location.Path
 	if disk.Location, err = location.InPool(ctx, a.HV, disk.Location); err != nil || disk.Location.Path == named {
@@ -228,8 +230,8 @@ const noAddress = "not a volume: it is reached over a network, and of such disks
 	"exports of an NBD server at a Unix socket of this host or over TCP, without TLS, secrets or other settings in the <source>, and with letters, digits and . _ - + : @ / in their names; " +
 	"RBD images of a Ceph cluster of rbd_clusters in volferryd.toml, with the very monitors, user and secret (by its uuid) that are listed there, with letters, digits and . _ - + in their names, and with no snapshot, configuration file, encryption or other setting in the <source>"
 
-// otherChain returns how a disk's chain differs from its image's header: it is unknown which chain
-// the guest's writes belong to.
+// otherChain returns how a disk's chain differs from its image's header. With such a difference it
+// is unknown which chain has the guest's writes.
 func otherChain(d *hv.Disk, l api.Location) string {
 	names := func(images []string) string { return cmp.Or(strings.Join(images, ", "), "none") }
 	var stated, written []string
@@ -242,8 +244,8 @@ func otherChain(d *hv.Disk, l api.Location) string {
 	return fmt.Sprintf("its domain has it over other images (<backingStore>: %s) than its header names (%s); make both the same", names(stated), names(written))
 }
 
-// place gives the disk its volume (identify), or returns why an image at this location cannot
-// become a volume.
+// place gives the disk its volume (identify). If an image at this location cannot become a volume,
+// it returns the reason in why.
 func (a *Adopter) place(ctx context.Context, disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes map[string]bool, force bool) (why string, err error) {
 	if why, err = bases(look, disk.Location); why != "" || err != nil {
 		return why, err
@@ -270,7 +272,8 @@ func openedWith(luksSecret string) string {
 	return "as LUKS with the secret " + luksSecret
 }
 
-// bases: a base image may not be written, and a volume's base image may not be another volume.
+// bases returns why the image cannot become a volume because of base images, or "": no program may
+// write a base image, and a volume's base image may not be another volume.
 func bases(look *location.Look, l api.Location) (string, error) {
 	holder, err := look.Holder(l.Path, location.Self{})
 	if err == nil && holder.BaseOf != nil {
@@ -289,7 +292,8 @@ func bases(look *location.Look, l api.Location) (string, error) {
 	return "", err
 }
 
-// outside: an existing volume stays a volume.
+// outside returns why no volume may be at this location, or "". A known volume may stay at its
+// location.
 func (a *Adopter) outside(ctx context.Context, l api.Location, known bool) (string, error) {
 	if known {
 		return "", nil
@@ -301,16 +305,15 @@ func (a *Adopter) outside(ctx context.Context, l api.Location, known bool) (stri
 	return "not a volume: " + err.Error(), nil
 }
 
-// isShared reports whether the domain shares the image, in its definition and in its process.
 func isShared(dom *hv.Domain, d *hv.Disk) bool {
 	live := dom.LiveDisk(d.Target)
 	return d.Shareable && (live == nil || live.Shareable)
 }
 
-// identify gives the disk its volume. A known volume of this image, by any path, is used: the
-// instance was forgotten and comes back, or another instance has it. A new volume's id is the
-// disk's serial if that is a UUID without a volume on any host. It refuses an image with another
-// user.
+// identify gives the disk its volume. If the image is a known volume, by any path, the disk gets
+// that volume: the instance was forgotten and comes back, or another instance has the volume. A
+// new volume's id is the disk's serial if that is a UUID without a volume on any host. identify
+// refuses an image with another user.
 func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes map[string]bool) (known bool, err error) {
 	path := disk.Location.Path
 	holder, err := look.Holder(path, location.Self{})
@@ -360,9 +363,9 @@ func BootIndexes(disks []hv.Disk) map[string]*int {
 	return out
 }
 
-// Reported returns the state of an instance for a report, and its standstill. The rules of the
-// registry are the same for all paused instances, so a guest that is paused by itself has the state
-// paused.
+// Reported returns the state of an instance for a report. For an asleep or crashed guest the state
+// is paused, so that the registry's rules are the same for all paused instances, and standstill
+// has the exact state.
 func Reported(dom *hv.Domain) (state, standstill api.InstanceState) {
 	state = StateOf(dom)
 	if state.Standstill() {
@@ -392,7 +395,7 @@ func StateOf(dom *hv.Domain) api.InstanceState {
 	return api.InstanceError
 }
 
-// Hypervisor is the package's part of hv.Hypervisor.
+// Hypervisor has the calls of hv.Hypervisor that an adoption makes.
 type Hypervisor interface {
 	Domains(ctx context.Context) ([]hv.Domain, error)
 	Pools(ctx context.Context) ([]hv.PoolInfo, error)

@@ -16,21 +16,22 @@ import (
 
 // Drift is the difference between an instance's domain and the registry's record.
 type Drift struct {
-	// Note describes difference and remedy to a person, or is empty.
+	// Note describes the difference and its remedy to a person. It is empty if there is none.
 	Note string
-	// Differs: its disks are not at its volumes' locations.
+	// Differs is true if the domain's disks are not at the volumes' locations.
 	Differs bool
-	// Gone: the domain does not exist.
+	// Gone is true if the domain does not exist.
 	Gone bool
-	// Elsewhere: the guest was moved to another host, and may run although its domain is off.
+	// Elsewhere is true if the guest was moved to another host, where it may run although the
+	// domain here is off.
 	Elsewhere bool
-	// NoRoot: root slot and definition have no root disk. The domain must be guarded
-	// (guard.OwnerRoot, RootReason).
+	// NoRoot is true if neither the root slot nor the definition has a root disk. The domain must
+	// be guarded (guard.OwnerRoot, RootReason).
 	NoRoot bool
 }
 
-// DriftOf compares an instance's domain, or nil, with the registry's record. The caller omits
-// attachments that are being changed.
+// DriftOf compares an instance's domain with the registry's record. dom is nil if the domain does
+// not exist. The caller omits attachments that are being changed.
 func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 	switch {
 	case inst.State.OnShelf():
@@ -65,8 +66,8 @@ func noRootIn(inst api.Instance, dom *hv.Domain) bool {
 	return inst.LacksRoot() && dom.Persistent && dom.ConfigDisk(inst.RootSlot().Device) == nil
 }
 
-// maxNote is the registry's limit in characters. Users of virsh choose the names and paths in a
-// note.
+// maxNote is the registry's limit of a note, in characters. Users of virsh choose the names and
+// paths in a note, so they may be long.
 const maxNote = 1000
 
 func printable(note string) string {
@@ -79,5 +80,5 @@ func printable(note string) string {
 	return string(runes[:min(len(runes), maxNote)])
 }
 
-// RootReason is the guard's reason for an instance without a root volume (guard.OwnerRoot).
+// RootReason is the reason in the guard of an instance without a root volume (guard.OwnerRoot).
 func RootReason(name string) string { return subject.NoRoot("start", name).Message }

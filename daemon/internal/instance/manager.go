@@ -16,7 +16,8 @@ import (
 
 // Config has the settings of instances.
 type Config struct {
-	// RequestTimeout bounds a request's wait for a silent system; 0 is request.DefaultTimeout.
+	// RequestTimeout is how long a request waits for libvirt or a registry that does not answer; 0
+	// is request.DefaultTimeout.
 	RequestTimeout time.Duration
 	// SaveDir is the directory of save images.
 	SaveDir string
@@ -38,8 +39,8 @@ type Host = subject.Host
 // Ports are the systems that the ops of instances use.
 type Ports = subject.Ports
 
-// New returns a manager and registers its plans with the runner. journal is the runner's, host
-// returns this host's identity.
+// New returns a manager and registers its plans with the runner. journal is the runner's journal.
+// host returns this host's identity.
 func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	m := &Manager{
 		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Kinds: subject.Kinds, Timeout: cfg.RequestTimeout},
@@ -56,8 +57,8 @@ func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
 // Unresumed returns why libvirt does not resume guests that a move has suspended.
 func (m *Manager) Unresumed() []string { return m.env.Memory.Unresumed() }
 
-// CheckForget refuses to forget an instance with disks elsewhere than its volumes: nothing else
-// would show that the guest uses the wrong image. It changes nothing.
+// CheckForget refuses to forget an instance with disks elsewhere than its volumes. After a forget
+// nothing would show that the guest uses the wrong image. It changes nothing.
 func (m *Manager) CheckForget(ctx context.Context, inst api.Instance) error {
 	return m.env.Repair.CheckForget(ctx, inst)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Memory returns the largest size of an instance's save image, and the free space for it.
+// Memory returns the largest possible size of an instance's save image, and the free space for
+// save images.
 func (m *Manager) Memory(ctx context.Context, instanceRef string) (api.PausedInstance, error) {
 	e := m.env
 	inst, err := e.Subject.FindInstance(ctx, instanceRef)

@@ -18,9 +18,9 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Saved returns the journal's records of a move with all guests paused: an entry for each domain
-// that this host was asked to suspend, save or restore. A registry restored from a backup may lack
-// them.
+// Saved returns the journal's records of a move with all guests paused. It has an entry for each
+// domain that this host was asked to suspend, save or restore. A registry restored from a backup
+// may lack these records.
 func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedInstance, error) {
 	if _, err := uuid.Parse(migrationID); err != nil {
 		return nil, api.Errorf(api.CodeInvalidArgument, "the migration is %.60q, which is no id", migrationID)
@@ -60,8 +60,8 @@ func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 	return out, nil
 }
 
-// OrphanedSave returns a note about an instance that is guarded for a move unknown to the
-// registry, or "".
+// OrphanedSave returns a note about an instance with a guard of a move that the registry does not
+// know, or "".
 func OrphanedSave(inst api.Instance, guards []guard.Guard) string {
 	for _, held := range guards {
 		id, ok := strings.CutPrefix(held.Owner, guard.OwnerPause)

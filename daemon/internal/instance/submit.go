@@ -17,8 +17,8 @@ type instanceBody struct {
 	In       any    `json:"in,omitempty"`
 }
 
-// submit stores a request's op, waits until it is granted, and returns the instance. asks are the
-// steps, besides the first, that may refuse it.
+// submit stores a request's op, waits until the op is granted, and returns the instance. asks has
+// the further steps, after the first, that may refuse the op.
 func (m *Manager) submit(ctx context.Context, req request.Request, asks ...string) (api.Instance, error) {
 	o, err := m.admission.Submit(ctx, req)
 	if err != nil {
@@ -29,8 +29,8 @@ func (m *Manager) submit(ctx context.Context, req request.Request, asks ...strin
 		return api.Instance{}, fmt.Errorf("read op %s: %w", o.ID, err)
 	}
 	st, err := m.admission.Granted(ctx, o.ID, append(asks, subject.StepNameAdmit)...)
-	// An admitted save is not refused: it may have left the guest paused, and its op has the
-	// result.
+	// A failed save is not refused here if it was admitted: it may have left the guest paused, and
+	// the op has its result.
 	if _, admitted := st.Outputs[subject.StepNameAdmit]; err != nil && !admitted {
 		return api.Instance{}, err
 	}

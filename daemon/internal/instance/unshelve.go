@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// BeginUnshelve brings a shelved instance to this host, where another op (api.StartOp) starts it.
+// BeginUnshelve brings a shelved instance to this host. Another op (api.StartOp) then starts it.
 func (m *Manager) BeginUnshelve(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: subject.KindUnshelve, Body: instanceBody{Instance: instanceRef},

@@ -34,8 +34,8 @@ func (j *Journal) Blob(ctx context.Context, key string) ([]byte, error) {
 	return found[0], nil
 }
 
-// DeleteBlobs removes, durably, every blob with a key that begins with prefix. It is no error if
-// there is none; an empty prefix is an error.
+// DeleteBlobs durably removes every blob with a key that begins with prefix. It is no error if
+// there is none. An empty prefix is an error.
 func (j *Journal) DeleteBlobs(ctx context.Context, prefix string) error {
 	if prefix == "" {
 		return errors.New("delete blobs: the prefix is empty")

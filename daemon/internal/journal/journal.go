@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
-// Journal is an op.Journal in a SQLite file. Every writing method returns nil only after the data
-// is on stable storage. Errors of the database (full disk, I/O, read-only) wrap op.ErrJournal; the
-// data may then be stored or not.
+// Journal is an op.Journal in a SQLite file. A method that writes returns nil only after the data
+// is on stable storage. An error of the database (full disk, I/O, read-only) wraps op.ErrJournal;
+// the data may be stored nevertheless.
 type Journal struct {
 	db     *sqlitedb.DB
 	path   string
@@ -27,8 +27,8 @@ type Journal struct {
 
 var _ op.Journal = (*Journal)(nil)
 
-// Open opens the journal at path, and creates a missing one with mode 0600. One process at a time
-// may have it open. On a full disk it uses the space reserved in the directory
+// Open opens the journal at path. If the journal is missing, it makes one with mode 0600. One
+// process at a time may have it open. On a full disk Open uses the space reserved in the directory
 // (atomicfile.Reserve): SQLite creates a file there, and without a daemon the operator could not
 // free space.
 func Open(ctx context.Context, path string) (*Journal, error) {
@@ -51,7 +51,7 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 // if the schema was current.
 func (j *Journal) MigratedFrom() string { return j.db.MigratedFrom }
 
-// Close closes the file. The journal must not be in use.
+// Close closes the file. No other call may be in progress.
 func (j *Journal) Close() error { return j.db.Close() }
 
 // Probe returns nil if the journal has stored an empty record. It does not use the space reserved
@@ -75,7 +75,6 @@ func (j *Journal) exec(ctx context.Context, query string, args ...any) (res sql.
 	return res, err
 }
 
-// unavailable marks an error of the database as an error of the journal.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", op.ErrJournal, err) }
 
 func list[T any](ctx context.Context, from *statements, query string, args []any, scan func(*sql.Rows) (T, error)) (all []T, err error) {
@@ -107,7 +106,6 @@ func list[T any](ctx context.Context, from *statements, query string, args []any
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// text returns JSON as text for the database, and empty JSON as NULL.
 func text(data json.RawMessage) sql.NullString {
 	return sql.NullString{String: string(data), Valid: len(data) > 0}
 }

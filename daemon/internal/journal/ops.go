@@ -14,7 +14,7 @@ import (
 
 const (
 	selectOps = `SELECT id, kind, group_id, keys, input, steps, commit_step, created_at FROM ops`
-	// isUnfinished needs only the index records_finished.
+	// The index records_finished suffices for isUnfinished.
 	isUnfinished = `NOT EXISTS (SELECT 1 FROM records WHERE op = number AND kind = 'finished')`
 	inOrder      = ` ORDER BY number`
 )
@@ -49,8 +49,8 @@ func (j *Journal) Group(ctx context.Context, group string) ([]op.Op, error) {
 	return ops, nil
 }
 
-// Ops returns the ops of a kind, oldest first, or of every kind if kind is empty; with
-// unfinishedOnly only those without a finished record.
+// Ops returns the ops of a kind, oldest first. An empty kind stands for every kind. With
+// unfinishedOnly it returns only ops without a finished record.
 func (j *Journal) Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]op.Op, error) {
 	const query = selectOps + ` WHERE (?1 = '' OR kind = ?1) AND (NOT ?2 OR ` + isUnfinished + `)` + inOrder
 	ops, err := j.listOps(ctx, query, kind, unfinishedOnly)

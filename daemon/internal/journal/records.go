@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// Append implements op.Journal. The records must be the next ones of their op. They are stored by
-// one statement: all of them or none.
+// Append implements op.Journal. The records must be the next records of their op. One statement
+// stores all of them or none.
 func (j *Journal) Append(ctx context.Context, records ...op.Record) error {
 	const (
 		insert = `INSERT INTO records (op, seq, at, step, kind, data) `

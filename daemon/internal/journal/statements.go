@@ -10,7 +10,7 @@ import (
 
 type prepared struct{ *sql.Stmt }
 
-// statements are the prepared statements of a pool, by query; the package has few queries. Without
+// statements has the prepared statements of a pool, by query; the package has few queries. Without
 // them SQLite spent a third of a short read on parsing.
 type statements struct {
 	pool *sql.DB

@@ -13,12 +13,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// maxBacking bounds the images of a chain that are read; QEMU and libvirt have no longer chains
-// that work.
+// maxBacking is how many images of a chain are read at most. Longer chains do not work in QEMU and
+// libvirt.
 const maxBacking = 200
 
-// leansOn reports whether the disk has the place further down in its chain, by headers where the
-// definition does not state the end of the chain.
+// leansOn reports whether an image below the disk's stated chain is this place, according to the
+// images' headers. If the definition states the end of the chain, there is no such image.
 func (p Place) leansOn(d *hv.Disk) (bool, error) {
 	return walkHeaders(d, func(image string) (bool, error) {
 		_, err := Identify(image)
@@ -26,8 +26,9 @@ func (p Place) leansOn(d *hv.Disk) (bool, error) {
 	}, p.Is)
 }
 
-// Beneath returns the paths of the images below a disk by the headers of its images, where its
-// definition does not state the end of the chain. An absent image has none.
+// Beneath returns the paths of the images below a disk's stated chain, according to the images'
+// headers. If the definition states the end of the chain, there are none. At an absent image the
+// list ends.
 func Beneath(d *hv.Disk) (paths []string, err error) {
 	_, err = walkHeaders(d, func(image string) (bool, error) {
 		_, err := Stat(image)
@@ -42,9 +43,10 @@ func Beneath(d *hv.Disk) (paths []string, err error) {
 	return paths, err
 }
 
-// walkHeaders follows a chain by headers from the end of the disk's definition. It stops at the
-// first absent image, or when found returns true, and reports the latter. It reads only images
-// with the stated format qcow2: a guest can write anything into a raw image.
+// walkHeaders follows a chain by headers from the end of the disk's definition, and calls found
+// for each image. It returns true as soon as found does, and false at the end of the chain or if
+// there returns false. It reads only images with the stated format qcow2, because a guest can
+// write anything into a raw image.
 func walkHeaders(d *hv.Disk, there, found func(path string) (bool, error)) (bool, error) {
 	if d.Terminated || len(d.Chain) == 0 {
 		return false, nil
@@ -79,8 +81,8 @@ func walkHeaders(d *hv.Disk, there, found func(path string) (bool, error)) (bool
 	return false, fmt.Errorf("the chain of %s does not end", d.Top().Path)
 }
 
-// unlessElsewhere returns why, unless why means that there is no image, or the image is on a
-// network filesystem without this place.
+// unlessElsewhere returns why, or nil if the image cannot be this place: the image is absent, or
+// on a network filesystem without this place.
 func (p Place) unlessElsewhere(path string, why error) error {
 	if isAbsent(why) || p.cannotBeOn(path) {
 		return nil
@@ -88,8 +90,8 @@ func (p Place) unlessElsewhere(path string, why error) error {
 	return why
 }
 
-// backingPaths returns the paths of this host in an image's backing file string: a path, or QEMU's
-// description of one. A network protocol has none.
+// backingPaths returns the paths of this host in an image's backing file string, which is a path
+// or QEMU's description of an image. For a network protocol it returns none.
 func backingPaths(image, backing string) []string {
 	text, isJSON := strings.CutPrefix(backing, "json:")
 	switch {

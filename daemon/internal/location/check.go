@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// maxPathBytes is Linux's PATH_MAX without its terminating zero.
 const maxPathBytes = 4095
 
 // CheckPath refuses paths that libvirt or QEMU could interpret differently (invalid_argument), and
@@ -74,8 +73,8 @@ func (r Rules) checkNotOwn(path string) error {
 	return nil
 }
 
-// CheckPlaces is checkPlaced for the image at a location and for its base images: a header could
-// name any file of the host.
+// CheckPlaces makes the checks of checkPlaced for the image at a location and for its base images:
+// a header could name any file of the host.
 func (r Rules) CheckPlaces(ctx context.Context, l api.Location) error {
 	if err := r.checkPlaced(ctx, l.Path); err != nil {
 		return err
@@ -116,7 +115,7 @@ func (r Rules) CheckLocation(ctx context.Context, h PoolVolumes, l api.Location,
 	return r.checkBases(ctx, l)
 }
 
-// CheckImages is CheckOpen for the image at a location and for its base images.
+// CheckImages calls CheckOpen for the image at a location and for its base images.
 func (r Rules) CheckImages(l api.Location) error {
 	err := r.CheckOpen(l.Path)
 	for _, b := range l.Backing.Images() {

@@ -12,9 +12,9 @@ import (
 )
 
 // CheckPlace refuses (permission_denied) a path that is neither in an active pool nor in
-// AllowedPaths; the message has the operator's options. For a file it checks the path without
+// AllowedPaths. The message has the operator's options. For a file it checks the path without
 // links: a link in an allowed directory is not enough. For a block device the given name counts
-// too, since /dev/vg/lv is a link to /dev/dm-N.
+// too, because /dev/vg/lv is a link to /dev/dm-N.
 func (r Rules) CheckPlace(ctx context.Context, path string) error {
 	if !medium.Of(path).Path {
 		return r.checkAddress(path)
@@ -27,7 +27,7 @@ func (r Rules) CheckPlace(ctx context.Context, path string) error {
 	if err != nil {
 		return api.Errorf(api.CodeInvalidArgument, "cannot use path %.120q: %v", path, err)
 	}
-	if filepath.Clean(path) != path { // its text is not reliable
+	if filepath.Clean(path) != path { // the text of such a path is not reliable
 		path = real
 	}
 	if device {
@@ -36,15 +36,14 @@ func (r Rules) CheckPlace(ctx context.Context, path string) error {
 	return r.checkFile(ctx, path, real)
 }
 
-// addressRules has the rule for each kind of address, by the scheme of the kind.
 var addressRules = map[string]func(Rules, string) error{
 	medium.NBDScheme:    Rules.checkSocket,
 	medium.NBDTCPScheme: Rules.checkServer,
 	medium.RBDScheme:    Rules.checkCluster,
 }
 
-// checkAddress refuses an address that the configuration does not permit: a definition could name
-// any server.
+// checkAddress refuses an address that the configuration does not permit: a domain definition
+// could name any server.
 func (r Rules) checkAddress(path string) error { return addressRules[medium.Of(path).Scheme](r, path) }
 
 func (r Rules) checkSocket(path string) error {

@@ -24,8 +24,8 @@ type Claims struct {
 	Pools func(ctx context.Context) ([]hv.PoolInfo, error)
 	// HostID and HostName are the host's id and name at the registry.
 	HostID, HostName string
-	// SharedPools are pools with the same bytes on other hosts, in addition to pools of a shared
-	// type.
+	// SharedPools are pools that other hosts have with the same bytes, in addition to pools of a
+	// shared type.
 	SharedPools []string
 	// Own are Volferry's directories: state, overlays, saved memory.
 	Own []string
@@ -33,19 +33,19 @@ type Claims struct {
 	mu sync.Mutex
 }
 
-// Site is the part of the registry that Claims needs. A list may exceed a host's memory, so its
-// elements are visited. If one cannot be read, the whole visit fails.
+// Site has the registry's calls that Claims needs. A list may exceed a host's memory, so its
+// elements are visited. If one element cannot be read, the whole visit fails.
 type Site interface {
 	EachVolume(ctx context.Context, do func(*api.Volume) error) error
 	EachOpenMigration(ctx context.Context, do func(*api.Migration) error) error
-	// Migrations returns the open migrations of a volume, or all, newest first. An empty reference
-	// means every volume.
+	// Migrations returns a volume's open migrations or, if all is true, all its migrations, newest
+	// first. An empty volume stands for every volume.
 	Migrations(ctx context.Context, volume string, all bool) ([]api.Migration, error)
 }
 
 // Holder identifies the owner of an image. The zero Holder means a free image.
 type Holder struct {
-	// Volume is set if the image is a volume's. It lacks the attachments.
+	// Volume is set if the image belongs to a volume. It has no attachments.
 	Volume *api.Volume
 	// BaseOf is set if the image is a base image of a volume.
 	BaseOf *api.Volume
@@ -55,15 +55,15 @@ type Holder struct {
 	Words string
 }
 
-// Self identifies the caller's own images, which do not count.
+// Self identifies the images of the caller, which count as free.
 type Self struct {
 	// VolumeID is a volume, with all its migrations; MigrationID is one migration.
 	VolumeID, MigrationID string
 }
 
 // Take calls then if the image at path is free. No other caller can take an image meanwhile. If
-// two callers take one image by two names, the second is refused, if each registers the image by
-// the end of then.
+// two callers take one image by two names, the second is refused, provided that then registers the
+// image before it returns.
 func (c *Claims) Take(ctx context.Context, path string, self Self, then func() error) (h Holder, err error) {
 	err = c.Exclusive(func() error {
 		look, err := c.Look(ctx)
@@ -85,7 +85,7 @@ func (c *Claims) Exclusive(do func() error) error {
 	return do()
 }
 
-// Look is the set of images of this host that registry and hypervisor had in use at one moment.
+// Look has the images of this host that registry and hypervisor had in use at one moment.
 type Look struct {
 	volumes []heldVolume
 	moves   []openMove
@@ -105,15 +105,15 @@ type openMove struct {
 
 type moveEnd struct{ what, path string }
 
-// Look asks registry and hypervisor which images are taken. Its errors are theirs.
+// Look asks registry and hypervisor which images are taken. It returns their errors.
 func (c *Claims) Look(ctx context.Context) (*Look, error) {
 	pools, err := c.Pools(ctx)
 	if err != nil {
 		return nil, err
 	}
 	look := &Look{own: c.Own}
-	// The migrations first: if one ends in between, its destination is read as the place of its
-	// volume.
+	// Migrations are read first: if one ends before the volumes are read, its destination is read
+	// as the place of its volume.
 	err = c.Site.EachOpenMigration(ctx, func(m *api.Migration) error {
 		move := openMove{id: m.ID, volumeID: m.VolumeID, volumeName: m.VolumeName}
 		if path, here := c.pathHere(m.Host, m.Dst, pools); here {
@@ -148,13 +148,12 @@ type claim struct {
 	path     string
 	volumeID string
 	holder   func() Holder
-	// shared: it is a base image of a volume, so it belongs to each of its clones. migrationID is
-	// set if the claim is a migration's.
+	// shared is true for a base image of a volume: the image belongs to each of its clones.
+	// migrationID is set if a migration has the claim.
 	shared      bool
 	migrationID string
 }
 
-// images yields the claims of images that may be written to.
 func (l *Look) images(yield func(claim) bool) {
 	for i := range l.volumes {
 		v := &l.volumes[i]
@@ -201,17 +200,18 @@ func (l *Look) bases(yield func(claim) bool) {
 	}
 }
 
-// ErrCannotTell means that it is unknown whether an image is free, so it may not be taken.
+// ErrCannotTell means that it is unknown whether an image is free. The image may not be taken.
 var ErrCannotTell = errors.New("nobody can tell whose image it is")
 
-// Holder returns the owner of the image at path, or ErrCannotTell. For an image that overlaps it,
-// the Holder has only Words. The base images of a linked clone count as taken, even for the
-// clone's owner: other clones may use them too.
+// Holder returns the owner of the image at path, or ErrCannotTell. If a taken image only shares
+// bytes with it, the Holder has only Words. The base images of a linked clone count as taken, even
+// for the clone's owner, because other clones may use them too.
 func (l *Look) Holder(path string, self Self) (Holder, error) {
 	return l.holder(path, self, l.images, l.bases)
 }
 
-// BaseHolder is Holder for an image that will be a base image: several clones may use it.
+// BaseHolder returns the owner of an image that will be a base image. Unlike Holder it does not
+// count a base image as taken, because several clones may use it.
 func (l *Look) BaseHolder(path string) (Holder, error) {
 	return l.holder(path, Self{}, l.images)
 }
@@ -264,9 +264,9 @@ func (l *Look) holder(path string, self Self, claims ...iter.Seq[claim]) (Holder
 	return Holder{}, nil
 }
 
-// pathHere returns the path of a location on this host. A file of the same path on another host is
-// another file, unless it is in a pool that both hosts see. Such a pool may have another mount
-// point here.
+// pathHere returns the path on this host of a location of a host. here is false if this host has
+// other bytes there. Two hosts have the same bytes only in a pool that both see, which may have
+// another mount point here.
 func (c *Claims) pathHere(host string, l api.Location, pools []hv.PoolInfo) (path string, here bool) {
 	if l.Pool != "" {
 		i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == l.Pool })
@@ -280,7 +280,6 @@ func (c *Claims) pathHere(host string, l api.Location, pools []hv.PoolInfo) (pat
 	return l.Path, host != "" && (host == c.HostID || host == c.HostName)
 }
 
-// ownFile returns the name of the file in these directories that is at the place, or "".
 func ownFile(dirs []string, place Place) (name string, err error) {
 	if place.absent {
 		return "", nil

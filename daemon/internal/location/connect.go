@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Connector connects the devices of a target's volumes.
+// Connector connects the devices of targets' volumes to this host.
 type Connector interface {
 	Connectable(ctx context.Context, path string) (bool, error)
 	ConnectDevice(ctx context.Context, path string) error
@@ -29,8 +29,8 @@ func Connectable(ctx context.Context, c Connector, path string) (bool, error) {
 	return c.Connectable(ctx, path)
 }
 
-// Connect connects the device at path, if a target has it. It may be repeated. verdict begins the
-// message of a refusal, as in "cannot attach volume x".
+// Connect connects the device at path, if a target has it; otherwise it does nothing. It may be
+// repeated. verdict begins the message of a refusal, as in "cannot attach volume x".
 func Connect(ctx context.Context, c Connector, path, verdict string) error {
 	if !mayConnect(path) {
 		return nil
@@ -42,8 +42,8 @@ func Connect(ctx context.Context, c Connector, path, verdict string) error {
 	return err
 }
 
-// Disconnect undoes Connect, when nothing on this host needs the device any more. It logs a device
-// that stays connected, which is harmless.
+// Disconnect undoes Connect. The caller knows that nothing on this host needs the device any more.
+// If the device stays connected, which is harmless, Disconnect only logs that.
 func Disconnect(ctx context.Context, c Connector, path string) error {
 	if !mayConnect(path) {
 		return nil

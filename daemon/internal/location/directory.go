@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenTo returns who besides root could replace a file in dir, or make one there that passes for a
-// volume: all users or a group that may write to dir, or a user who owns dir or a directory above
-// it and so may rename files. It follows links, and returns "" for an unreadable directory.
+// OpenTo returns who besides root could replace a file in dir, or make a file there that passes
+// for a volume, or "". These are all users or a group that may write to dir, and a user who owns
+// dir or a directory above it and so may rename files. It follows links, and returns "" for an
+// unreadable directory.
 func OpenTo(dir string) string {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil || IsOfDevices(dir) {
@@ -38,9 +39,9 @@ func OpenTo(dir string) string {
 	}
 }
 
-// whoMayRename returns who besides root, and the user who runs Volferry, may rename the entries of
-// a directory, or "". In a sticky directory only the owners of an entry and of the directory
-// itself may.
+// whoMayRename returns who may rename the entries of a directory, or "", besides root and the user
+// of Volferry's process. In a sticky directory only the owners of an entry and of the directory
+// may.
 func whoMayRename(st *unix.Stat_t) string {
 	switch {
 	case st.Uid != 0 && st.Uid != uint32(os.Geteuid()):

@@ -11,7 +11,7 @@ import (
 
 // Filesystem is the kernel's description of a directory's filesystem.
 type Filesystem struct {
-	// Kind is the kernel's name of its type.
+	// Kind is the kernel's name of the filesystem's type.
 	Kind string
 	// options are the options of the filesystem, not of its mount point.
 	options []string
@@ -40,12 +40,12 @@ func FilesystemOf(dir string) (Filesystem, error) {
 	return Filesystem{m.kind, m.options}, nil
 }
 
-// Local reports whether no other host can have it. It returns false for an unknown kind, such as
-// FUSE.
+// Local reports whether no other host can have the filesystem mounted. It returns false for an
+// unknown kind, such as FUSE.
 func (f Filesystem) Local() bool { return slices.Contains(localKinds, f.Kind) }
 
-// LocksHereOnly returns the mount option, if any, that keeps QEMU's locks local to this host
-// although other hosts see the file.
+// LocksHereOnly returns the mount option that makes QEMU's locks local to this host although other
+// hosts see the file, or "".
 func (f Filesystem) LocksHereOnly() string {
 	here := []string{"nolock", "local_lock=all", "local_lock=posix", "localflocks", "nobrl"}
 	i := slices.IndexFunc(f.options, func(o string) bool { return slices.Contains(here, o) })

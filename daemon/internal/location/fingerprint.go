@@ -14,10 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/printable"
 )
 
-// Fingerprint identifies the image at a path (it follows links) among later images at the same
-// path, also after a reboot: for a file by the inode and its birth time, for a device by its own
-// identity (WWID, UUID of a map, serial, the file of a loop device, the disk of a partition), or
-// else its number. The error wraps unix.ENOENT if there is nothing.
+// Fingerprint returns a text that distinguishes the image at a path from later images there, also
+// after a reboot. It follows links. A file is identified by its inode and birth time. A device is
+// identified by its own identity (WWID, UUID of a map, serial, the file of a loop device, the disk
+// of a partition), or else by its number. The error wraps unix.ENOENT if there is nothing.
 func Fingerprint(path string) (string, error) {
 	if _, err := Stat(path); err != nil { // Stat has a time limit
 		return "", err
@@ -25,7 +25,7 @@ func Fingerprint(path string) (string, error) {
 	return fingerprint(unix.AT_FDCWD, path, 0)
 }
 
-// FingerprintOf is Fingerprint for an open file.
+// FingerprintOf returns the Fingerprint of an open file.
 func FingerprintOf(f *os.File) (string, error) {
 	return fingerprint(int(f.Fd()), "", unix.AT_EMPTY_PATH)
 }
@@ -44,16 +44,15 @@ func fingerprint(dir int, path string, flags int) (string, error) {
 	return fmt.Sprintf("inode %d of %d.%09d", st.Ino, st.Btime.Sec, st.Btime.Nsec), nil
 }
 
-// sysDevBlock has a directory for each block device, by number.
 var sysDevBlock = "/sys/dev/block"
 
-// ownIdentities are the files with a device's own identity, the best first: LVM, multipath and
-// other maps; NVMe; SCSI; virtio.
+// ownIdentities are the files in sysfs with a device's own identity, the best first: LVM,
+// multipath and other maps; NVMe; SCSI; virtio.
 var ownIdentities = []string{"dm/uuid", "wwid", "device/wwid", "serial"}
 
-// device names a block device by its own identity, or by its number, which may change at each
-// boot. It does not use the links in /dev/disk: udev makes them later, from the content of a disk,
-// which the guest can write.
+// device identifies a block device by its own identity, or else by its number, which may change at
+// each boot. It does not use the links in /dev/disk, because udev makes them later, from content
+// that the guest can write.
 func device(major, minor uint32) string {
 	number := fmt.Sprintf("%d:%d", major, minor)
 	dir, err := filepath.EvalSymlinks(filepath.Join(sysDevBlock, number))
@@ -96,8 +95,8 @@ func attribute(dir, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// loopOf names a loop device by its file and the part of the file that it shows. Another file may
-// be at the path by now.
+// loopOf identifies a loop device by its file and the part of the file that it shows. Another file
+// may be at the file's path by now.
 func loopOf(dir, file string) string {
 	text := "loop " + file
 	if fingerprint, err := Fingerprint(file); err == nil {
@@ -111,8 +110,8 @@ func loopOf(dir, file string) string {
 	return text
 }
 
-// partitionOf names a partition by its place on a disk, and by its UUID if the kernel knows it.
-// The size is not included: a partition may grow.
+// partitionOf identifies a partition by its number and start on a disk, and by its UUID if the
+// kernel knows it. The size is not included, because a partition may grow.
 func partitionOf(dir, number string) string {
 	disk := selfOf(filepath.Dir(dir))
 	if disk == "" {
@@ -129,8 +128,8 @@ func partitionOf(dir, number string) string {
 
 var numbered = regexp.MustCompile(`^device \d+:\d+$`)
 
-// SameImagePrint reports whether an earlier and a present fingerprint can belong to one image. A
-// difference by multipath or another kernel proves nothing (SameIdentity).
+// SameImagePrint reports whether an earlier and a present fingerprint can belong to one image.
+// With multipath or another kernel the fingerprint of one image may differ (SameIdentity).
 func SameImagePrint(earlier, now string) bool {
 	if earlier == now {
 		return true
@@ -144,9 +143,9 @@ const devicePrefix = "device "
 // IsDevicePrint reports whether a fingerprint belongs to a block device.
 func IsDevicePrint(fingerprint string) bool { return strings.HasPrefix(fingerprint, devicePrefix) }
 
-// IdentityIn returns the device identity in a fingerprint, which distinguishes the device from all
-// others on each host that has it. It is empty for a file, and for a device without a printable
-// identity.
+// IdentityIn returns the device identity in a fingerprint. It distinguishes the device from all
+// others on each host that has the device. It is empty for a file, and for a device without a
+// printable identity.
 func IdentityIn(fingerprint string) string {
 	if !IsDevicePrint(fingerprint) || numbered.MatchString(fingerprint) || printable.Text(fingerprint) != fingerprint {
 		return ""
@@ -156,9 +155,9 @@ func IdentityIn(fingerprint string) string {
 
 // SameIdentity reports whether two identities belong to one device. A LUN has different identities
 // on hosts with and without multipath: the UUID of a multipath map contains the WWID in the
-// notation of udev's scsi_id. A partition's identity has its UUID only if the kernel reports it
-// (Linux 6.1 does not), and as a map of kpartx neither UUID nor start. A value that one of the two
-// lacks is not compared.
+// notation of udev's scsi_id. The identity of a partition has its UUID only if the kernel reports
+// it (Linux 6.1 does not); a partition that is a map of kpartx has neither UUID nor start. A value
+// that one of the two lacks is not compared.
 func SameIdentity(a, b string) bool {
 	if a == "" || b == "" {
 		return a == b
@@ -173,7 +172,7 @@ func SameIdentity(a, b string) bool {
 
 type part struct{ number, sector, uuid, disk string }
 
-// partIdentity matches the identity of a kernel partition (partitionOf), and of a kpartx map.
+// partIdentity matches the identities of a kernel partition (partitionOf) and of a kpartx map.
 var partIdentity = regexp.MustCompile(`^(?:partition (\d+) at sector (\d*)(?: uuid (\S+))? of |part(\d+)-)(.+)$`)
 
 func partIn(identity string) (p part, is bool) {
@@ -186,11 +185,9 @@ func partIn(identity string) (p part, is bool) {
 
 func agree(a, b string) bool { return a == "" || b == "" || a == b }
 
-// namingTypes are the first digits of a WWID from scsi_id, and the kernel's notation for them.
+// namingTypes has the kernel's notation for each first digit of a WWID from scsi_id.
 var namingTypes = map[byte]string{'3': "naa.", '2': "eui."}
 
-// wwidIn returns the WWID of the LUN or namespace of a multipath map, and any other identity
-// unchanged.
 func wwidIn(identity string) string {
 	text, isMap := strings.CutPrefix(identity, "mpath-")
 	if !isMap || text == "" {

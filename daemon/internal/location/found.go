@@ -18,7 +18,6 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// Rules decide where images may be when they are opened.
 var _ openfile.Places = Rules{}
 
 const poolsTimeout = 30 * time.Second
@@ -75,8 +74,8 @@ func (r Rules) checkLinked(ctx context.Context, path, real string, device bool) 
 	return nil
 }
 
-// checkInOwn refuses a path below one of Volferry's own directories with a link, or to no file:
-// with overlay_dir_shared other hosts can write there.
+// checkInOwn refuses a path below dir, one of Volferry's own directories, if it contains a link or
+// leads to a device: with overlay_dir_shared other hosts can write there.
 func checkInOwn(dir, path, real string, device bool) error {
 	at, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -89,8 +88,8 @@ func checkInOwn(dir, path, real string, device bool) error {
 	return nil
 }
 
-// checkLinks refuses a path with a symbolic link below dir that others than root of this host can
-// have made, and a path that no longer leads to real.
+// checkLinks refuses a path if others than root of this host can have made a symbolic link in it
+// below dir. It also refuses a path that no longer leads to real.
 func checkLinks(path, real, dir string, pools []hv.PoolInfo) error {
 	at, foreign, err := follow(path, dir, pools)
 	switch {
@@ -140,15 +139,15 @@ func linkedTo(path, real, how string, err error) error {
 	return &said
 }
 
-// CheckOpen refuses anything at a path that is no image, or is where no image may be (CheckFound).
-// It accepts an absent image, and a path on a filesystem that does not answer.
+// CheckOpen refuses a path if there is something other than an image, or if no image may be there
+// (CheckFound). It accepts an absent image, and a path on a filesystem that does not answer.
 func (r Rules) CheckOpen(path string) error {
 	_, err := r.RealPath(path)
 	return err
 }
 
-// RealPath is CheckOpen, and returns the image's path without links, or path if it is absent or
-// its filesystem does not answer.
+// RealPath makes the checks of CheckOpen, and returns the image's path without links. If the image
+// is absent or its filesystem does not answer, it returns path.
 func (r Rules) RealPath(path string) (string, error) {
 	if !medium.Of(path).Path {
 		return path, nil

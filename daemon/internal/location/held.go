@@ -11,15 +11,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Guests is the part of a hypervisor that CheckHeld needs.
+// Guests has the hypervisor's calls that CheckHeld needs.
 type Guests interface {
 	PoolVolumes
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
 }
 
-// CheckHeld is CheckLocation for the place of a volume of these instances. Outside of pools it
-// also accepts an image that the definition of one of the instances names here: it was there
-// before it became a volume.
+// CheckHeld makes the checks of CheckLocation for the location of a volume of these instances.
+// Outside of pools it also accepts an image that the definition of one of the instances names,
+// because the instance used it before it became a volume.
 func (r Rules) CheckHeld(ctx context.Context, h Guests, l api.Location, verdict string, instances ...string) error {
 	for _, id := range instances {
 		if l.Pool != "" || id == "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// Image returns the image at a location; block: it is a block device.
+// Image returns the image at a location. block is true for a block device.
 func Image(l api.Location, block bool) hv.Image {
 	return hv.Image{
 		Type: sourceType(medium.On(l.Path, block)), Format: string(l.Format), Path: l.Path,
@@ -42,9 +42,10 @@ func Chain(l api.Location, block bool) []hv.Image {
 	return chain
 }
 
-// OnChain reports whether a disk has this chain, which ends with bases base images. A definition
-// without an explicit end may omit the base images: libvirt finds them in the headers. libvirt
-// writes their paths as it finds them, so they need not be clean.
+// OnChain reports whether a disk has this chain. The last images of the chain, bases of them, are
+// base images. A definition that does not state the end of its chain may omit the base images:
+// libvirt finds them in the headers. libvirt writes their paths as it finds them, so the paths
+// need not be clean.
 func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 	n := len(d.Chain)
 	if n > len(chain) || n < len(chain)-bases || n == 0 || n < len(chain) && d.Terminated {
@@ -61,8 +62,8 @@ func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 	return true
 }
 
-// Directory returns the directory that a process must traverse for the image at path. For an
-// export it is the directory of the server's socket, or else the root.
+// Directory returns the directory that a process must traverse to reach the image at path. For an
+// NBD export at a Unix socket it is the socket's directory, and for another address the root.
 func Directory(path string) string {
 	if medium.Of(path).Remote {
 		return "/"
@@ -73,15 +74,15 @@ func Directory(path string) string {
 	return filepath.Dir(path)
 }
 
-// HasVolume reports whether a disk is the volume at a location, and nothing else.
+// HasVolume reports whether a disk has exactly the chain of the volume at a location.
 func HasVolume(d *hv.Disk, l api.Location, block bool) bool {
 	chain := Chain(l, block)
 	return OnChain(d, chain, len(chain)-1)
 }
 
-// DiskOf finds the domain that names the image at path, or an overlapping image, anywhere in the
-// chain of a disk, running or defined. It returns the domain's name and the disk's target (vda),
-// or "". An error means that this is unknown for some disk, and that no other disk has the image.
+// DiskOf finds a domain with the image at path, or an overlapping image, anywhere in the chain of
+// a disk, running or defined. It returns the domain's name and the disk's target (vda), or "". An
+// error means that no disk is known to have the image, and that this is unknown for some disk.
 func DiskOf(doms []hv.Domain, path string) (domain, target string, err error) {
 	place := PlaceOf(path)
 	for i := range doms {
@@ -101,12 +102,12 @@ func DiskOf(doms []hv.Domain, path string) (domain, target string, err error) {
 }
 
 // Names reports whether a disk has the image at path in its chain, or a job that writes to the
-// image. An error means that this is unknown.
+// image. An error means that the answer is unknown.
 func Names(d *hv.Disk, path string) (bool, error) {
 	return PlaceOf(path).NamedBy(d)
 }
 
-// NamedBy is Names for the image of this place.
+// NamedBy reports whether Names holds for the image of this place.
 func (p Place) NamedBy(d *hv.Disk) (bool, error) { return p.among(d, p.Is) }
 
 func (p Place) among(d *hv.Disk, is func(path string) (bool, error)) (bool, error) {
@@ -126,13 +127,13 @@ func (p Place) among(d *hv.Disk, is func(path string) (bool, error)) (bool, erro
 	return below, errors.Join(unknown, err)
 }
 
-// Processes is the part of a hypervisor that Opens needs.
+// Processes has the hypervisor's calls that Opens needs.
 type Processes interface {
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
 
 // Opens reports whether the process of a domain has the image at path open, by its live definition
-// or by /proc. Its errors are the hypervisor's.
+// or by /proc. It returns the hypervisor's errors.
 func Opens(ctx context.Context, ps Processes, dom *hv.Domain, path string) (bool, error) {
 	if !dom.State.Active() {
 		return false, nil

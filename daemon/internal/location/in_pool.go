@@ -14,18 +14,20 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// InPool adds the pool to a location with only a path, if an active pool of this host has the
-// image, through whatever links. A path through a link in the directory of a pool of files, which
-// other users can change, becomes the pool's path, because CheckPool accepts no other. A directory
-// that does not answer is compared as text. For devices InPool asks libvirt, which does not know
-// thin volumes in the directory of a volume group. Errors are the hypervisor's.
+// InPool completes a location that has only a path: if an active pool of this host has the image,
+// also through links, it adds the pool. If the path leads through a link in the directory of a
+// pool of files, InPool replaces it by the pool's path, because CheckPool accepts no other. In a
+// directory that does not answer, it compares paths as text. For devices InPool asks libvirt,
+// which does not know thin volumes in the directory of a volume group. Errors are the
+// hypervisor's.
 func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	in, _, err := inPool(ctx, h, l)
 	return in, err
 }
 
-// InPoolOnceConnected is InPool for a volume of a target. Without a connection it adds a pool if
-// no other pool may have the volume; once connected, CheckPool shows whether it has.
+// InPoolOnceConnected does the same as InPool for a volume of a target. If the volume is not
+// connected, it adds the pool if only one pool may have the volume. After the connection CheckPool
+// shows whether the pool has it.
 func InPoolOnceConnected(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	in, may, err := inPool(ctx, h, l)
 	if err != nil || in.Pool != "" || len(may) != 1 {
@@ -34,8 +36,8 @@ func InPoolOnceConnected(ctx context.Context, h PoolVolumes, l api.Location) (ap
 	return may[0], nil
 }
 
-// inPool is InPool. If no pool has the image, may lists its location in each pool that sees it
-// only once connected.
+// inPool does the work of InPool. If no pool has the image, may has its location in each pool that
+// sees the image only once connected.
 func inPool(ctx context.Context, h PoolVolumes, l api.Location) (in api.Location, may []api.Location, err error) {
 	if l.Pool != "" || l.Path == "" || !medium.Of(l.Path).Path {
 		return l, nil, nil
@@ -73,8 +75,7 @@ func inPool(ctx context.Context, h PoolVolumes, l api.Location) (in api.Location
 }
 
 // hasItsDirectory reports whether the pool's directory contains exactly the pool's volumes, by
-// their names. Pools of disks and of LUNs use directories of the whole host, such as /dev and
-// /dev/disk/by-path.
+// their names. Pools of disks and of LUNs use directories of the whole host, such as /dev.
 func hasItsDirectory(pool hv.PoolInfo) bool {
 	return HoldsFiles(pool) || slices.Contains([]string{"logical", "zfs", hv.ConnectorPool}, pool.Type)
 }
@@ -96,8 +97,8 @@ func nameIn(pool hv.PoolInfo, path string) string {
 	return filepath.Base(at)
 }
 
-// deviceIn returns the name of the link in a directory of devices that leads to the device at
-// path, or "": a logical volume is also below /dev/mapper.
+// deviceIn returns the name of the link in dir, a directory of devices, that leads to the device
+// at path, or "". The path may have another directory, such as /dev/mapper for a logical volume.
 func deviceIn(dir, path string) string {
 	links, err := os.ReadDir(dir)
 	if err != nil || !IsOfDevices(path) {

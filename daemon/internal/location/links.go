@@ -13,10 +13,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
-// foreignLink is a symbolic link that others than root of this host may have made.
 type foreignLink struct {
 	path string
-	// pool is the pool that has the link in its directory; elsewhere who may have made the link.
+	// pool is set if the link is in the directory of that pool. Otherwise who may have made the
+	// link.
 	pool *hv.PoolInfo
 	who  string
 }
@@ -74,8 +74,9 @@ func follow(path, dir string, pools []hv.PoolInfo) (real string, foreign *foreig
 	return at, nil, nil
 }
 
-// foreignIn returns who may have made a link in a directory (without links in its path), nil for
-// only root of this host. It does not check who can write in the directory of a pool of files.
+// foreignIn returns who may have made a link in a directory, or nil if only root of this host may.
+// The path of the directory has no links. For the directory of a pool of files it returns the
+// pool, and does not check who can write there.
 func foreignIn(dir string, pools []hv.PoolInfo) *foreignLink {
 	if pool := poolAround(dir, pools); pool != nil {
 		return &foreignLink{pool: pool}

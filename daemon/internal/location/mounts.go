@@ -15,13 +15,11 @@ var mountInfo = "/proc/self/mountinfo"
 type mount struct {
 	point, kind string
 	dev         uint64
-	// readOnly: the filesystem itself is read-only, not only this mount.
+	// readOnly is true if the filesystem itself is read-only, not only this mount.
 	readOnly bool
 	options  []string
 }
 
-// network reports whether the bytes are on another machine, by the kernel's names of such
-// filesystems.
 func (m mount) network() bool {
 	for _, kind := range []string{"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "fuse.glusterfs", "fuse.sshfs", "fuse.ceph"} {
 		if m.kind == kind {
@@ -31,8 +29,8 @@ func (m mount) network() bool {
 	return false
 }
 
-// mountOf finds the mount of a clean path by its text: the deepest one, and of several at one
-// point the last, which hides the others.
+// mountOf finds the mount of a clean path by its text: the deepest mount point. If several mounts
+// have this mount point, it returns the last, which hides the others.
 func mountOf(table, path string) (found mount, ok bool) {
 	for line := range strings.Lines(table) {
 		m, valid := parseMount(line)
@@ -46,7 +44,6 @@ func mountOf(table, path string) (found mount, ok bool) {
 	return found, ok
 }
 
-// parseMount parses a line of mountinfo: "36 35 98:0 /root /point options - type source options".
 func parseMount(line string) (m mount, ok bool) {
 	fields, rest, _ := strings.Cut(line, " - ")
 	parts := strings.Fields(fields)

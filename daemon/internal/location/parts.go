@@ -11,15 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parts are the names of an image and of everything that it is made of.
 type parts map[string]bool
 
 func (all parts) hasAny(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return all[name] })
 }
 
-// namesOf returns the names of a file or device, its number first. The other names of a LUN or
-// namespace, of its partitions, and of a range of a file are the same on each path to it.
+// namesOf returns the names of a file or device, its number first. A second name is the same for
+// all devices that lead to one LUN or namespace, to a partition of it, or to a range of a file.
 func namesOf(id Identity) []string {
 	if !id.Block {
 		return []string{fmt.Sprintf("file %d %d", id.Dev, id.Inode)}
@@ -51,7 +50,6 @@ func at(unit, offset, of string) string {
 
 func wwid(dir string) string { return firstAttribute(dir, "wwid", "device/wwid") }
 
-// madeOf returns the parts of a file or device, including itself, according to the kernel.
 func madeOf(id Identity) (parts, error) {
 	all := parts{}
 	return all, all.add(id)
@@ -102,8 +100,8 @@ func (all parts) addDevice(dir string) error {
 	return all.add(Identity{Block: true, Dev: unix.Mkdev(major, minor)})
 }
 
-// loopFile returns the file of the loop device with this directory in /sys, nil if it is none, or
-// its file was deleted and so is no volume's image.
+// loopFile returns the file of the loop device with the directory dir in /sys. It returns nil if
+// the device is no loop device, or if its file was deleted and so is no volume's image.
 func loopFile(dir string) (*Identity, error) {
 	path := attribute(dir, "loop/backing_file")
 	if path == "" {

@@ -23,13 +23,12 @@ func InMemory(dir string) (bool, error) {
 	return st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC, nil
 }
 
-// CheckPersistent refuses a path with its file in memory, which a reboot would delete: in /dev,
-// where a mistyped device name makes a file, and on any other tmpfs or ramfs. It accepts a
-// nonexistent directory.
+// CheckPersistent refuses a path if a reboot would delete its file: in /dev, where a mistyped
+// device name makes a file, and on any other tmpfs or ramfs. It accepts a nonexistent directory.
 func CheckPersistent(path string) error {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {
-		return nil //nolint:nilerr // CheckPath has said so
+		return nil //nolint:nilerr // CheckPath has refused it
 	}
 	inMemory, err := InMemory(dir)
 	if errors.Is(err, unix.ENOENT) {
@@ -47,7 +46,7 @@ func CheckPersistent(path string) error {
 	return nil
 }
 
-// CheckPoolPersistent is CheckPersistent for the volumes of a pool of files.
+// CheckPoolPersistent makes the check of CheckPersistent for the volumes of a pool of files.
 func CheckPoolPersistent(pool hv.PoolInfo) error {
 	inMemory, err := InMemory(pool.Path)
 	if err == nil && inMemory {

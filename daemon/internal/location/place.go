@@ -10,16 +10,16 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// Place is the target of a path at one moment: an image, or the name for a new image.
+// Place is the target of a path at one moment: an image, or the place of a new image.
 type Place struct {
 	path string
 	kind medium.Kind
 	id   Identity
-	// export is the name of the export at the NBD server with the socket id, or the address of an
-	// image that no node of this host leads to. Two addresses of one server are not recognized.
+	// export is the name of the export at the NBD server with the socket id. For an image without
+	// a node on this host it is the address. Two addresses of one server are not recognized.
 	export string
-	// absent: nothing is at the path. dir and name are then the place where it would be made, if
-	// its directory exists.
+	// absent is true if nothing is at the path. dir and name are then the place where it would be
+	// made, if the directory exists.
 	absent bool
 	dir    Identity
 	name   string
@@ -27,8 +27,8 @@ type Place struct {
 	madeOf func() (parts, error)
 }
 
-// PlaceOf finds the target of a path. If the target is unknown, the path is compared as text, and
-// a path with another text may be the same.
+// PlaceOf finds the target of a path. If the target is unknown, equal paths are the same place,
+// and for another path the comparison returns an error.
 func PlaceOf(path string) Place {
 	p := Place{path: path, kind: medium.Of(path)}
 	var node string
@@ -45,8 +45,8 @@ func PlaceOf(path string) Place {
 }
 
 // nodeOf returns the path of the file, device or socket of this host that leads to the image at a
-// path, and the name of the export there. An image that several hosts find by its address has no
-// node; its name is the address.
+// path. For a socket, export is the name of the export there. An image that several hosts find by
+// its address has no node, and export is its address.
 func nodeOf(path string) (node, export string, err error) {
 	switch kind := medium.Of(path); {
 	case kind.Path:
@@ -84,8 +84,8 @@ func (p *Place) findName(path string, links int) {
 
 // cannotBeOn reports whether a path with an unknown target (its server is down, or denies root any
 // access) leads elsewhere: it is below the mount point of a network filesystem without this place.
-// The kernel knows its mounts without their servers, so a server that is down does not affect
-// unrelated images. It misses only a symbolic link on such a filesystem to a file of this host.
+// So a server that is down does not affect unrelated images. The result is wrong only for a
+// symbolic link on such a filesystem to a file of this host.
 func (p Place) cannotBeOn(path string) bool {
 	table, err := os.ReadFile(mountInfo)
 	if err != nil {
@@ -103,7 +103,7 @@ func (p Place) cannotBeOn(path string) bool {
 }
 
 // Is reports whether another path leads to the same place, through any link or device node. An
-// error means that this is unknown.
+// error means that the answer is unknown.
 func (p Place) Is(path string) (bool, error) {
 	same, _, err := p.compare(path)
 	return same, err
@@ -137,7 +137,7 @@ func (p Place) compare(path string) (same bool, other Place, err error) {
 
 // SameImage reports whether two paths name one file or device, through any link or device node.
 // Two absent paths are the same if a file made at one would appear at the other. An error means
-// that this is unknown.
+// that the answer is unknown.
 func SameImage(a, b string) (bool, error) {
 	return PlaceOf(a).Is(b)
 }

@@ -32,14 +32,15 @@ func Pool(pools []hv.PoolInfo, name string) (hv.PoolInfo, error) {
 	return pool, nil
 }
 
-// HoldsFiles reports whether the volumes of a pool are files, with names that Volferry chooses.
-// Other pools have block devices, without any content at first.
+// HoldsFiles reports whether the volumes of a pool are files. Volferry chooses their names. Other
+// pools have block devices, which have no content at first.
 func HoldsFiles(pool hv.PoolInfo) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, pool.Type)
 }
 
-// FreeBytes returns the free space of a pool, by ofDir for a pool of files: libvirt's number is
-// from the pool's last refresh, and includes blocks that the filesystem reserves.
+// FreeBytes returns the free space of a pool. For a pool of files it returns the result of ofDir:
+// libvirt's number is from the pool's last refresh, and includes blocks that the filesystem
+// reserves.
 func FreeBytes(pool hv.PoolInfo, ofDir func(dir string) (int64, error)) (int64, error) {
 	if !HoldsFiles(pool) {
 		return pool.FreeBytes, nil
@@ -48,26 +49,26 @@ func FreeBytes(pool hv.PoolInfo, ofDir func(dir string) (int64, error)) (int64, 
 }
 
 // Shared reports whether pools of this type are always on several hosts, so that a pool of the
-// same name has the same bytes elsewhere. A LUN or a cluster filesystem may be shared too, which
-// its type does not show. With a pool wrongly taken for shared, two guests would get different
-// bytes, so the operator lists those pools.
+// same name has the same bytes there. A LUN or a cluster filesystem may be shared too, but its
+// type does not show that. The operator lists such pools: with a pool wrongly taken for shared,
+// two guests would get different bytes.
 func Shared(poolType string) bool { return poolType == "netfs" }
 
 // OpenByMany reports whether several QEMU processes can have a raw image in a pool of this type
-// open: files of a kernel filesystem, and block devices.
+// open. They can open files of a kernel filesystem and block devices.
 func OpenByMany(poolType string) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "logical", "disk", "iscsi", "mpath", "scsi", hv.ConnectorPool}, poolType)
 }
 
-// PoolVolumes is the part of a hypervisor that CheckPool needs.
+// PoolVolumes has the hypervisor's calls that CheckPool needs.
 type PoolVolumes interface {
 	Pools(ctx context.Context) ([]hv.PoolInfo, error)
 	LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error)
 }
 
-// CheckPool refuses a location with another path than its pool's volume has on this host: another
-// image may be at that path. Below the directory of a pool of files it compares texts: the paths
-// may be equal now through a link that is replaced later. verdict begins the message, as in
+// CheckPool refuses a location if its path is not the path of the pool's volume on this host:
+// another image may be there. Below the directory of a pool of files it compares texts, because a
+// link that now leads to the volume may be replaced later. verdict begins the message, as in
 // "cannot attach volume x". Errors are *api.Error or the hypervisor's.
 func CheckPool(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
 	if l.Pool == "" {

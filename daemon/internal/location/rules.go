@@ -19,22 +19,22 @@ import (
 
 // Rules define where on this host a volume may be. The zero Rules permit nothing.
 type Rules struct {
-	// AllowedPaths are places in addition to the active pools. Entries for files are directories.
-	// Entries for block devices begin with /dev: a device, a directory, or a pattern of
-	// path.Match.
+	// AllowedPaths are permitted places outside of active pools. Entries for files are
+	// directories. Entries for block devices begin with /dev: a device, a directory, or a pattern
+	// of path.Match.
 	AllowedPaths []string
 	// NBDServers are the NBD servers over TCP, as HOST:PORT, with exports that may be volumes.
 	NBDServers []string
 	// RBD are the Ceph clusters with images that may be volumes.
 	RBD rbd.Clusters
-	// Own are Volferry's own directories, with the journal or the memory of guests, which never
-	// may have a volume.
+	// Own are Volferry's own directories, which have the journal or the memory of guests. No
+	// volume may be there.
 	Own []string
 	// Storage has the pools; nil means a host without pools.
 	Storage Storage
 }
 
-// Storage is the part of a hypervisor that Rules need.
+// Storage has the hypervisor's calls that Rules need.
 type Storage interface {
 	Pools(ctx context.Context) ([]hv.PoolInfo, error)
 	VolumeAt(ctx context.Context, path string) (pool string, err error)
@@ -43,8 +43,8 @@ type Storage interface {
 
 const devices = "/dev"
 
-// isDevice reports whether there is a block device, or would have to be one: everything in /dev is
-// a device, except the files in memory.
+// isDevice reports whether the path is a block device or, if it is absent, could only be one. In
+// /dev that is every path outside of /dev/shm.
 func isDevice(real string) (bool, error) {
 	st, err := Stat(real)
 	if errors.Is(err, unix.ENOENT) {
@@ -76,8 +76,8 @@ func (r Rules) checkDevice(ctx context.Context, path, real string) error {
 		path)
 }
 
-// blockPoolAt returns the active pool of block devices that has a volume at path, or "". A block
-// device in the directory of a pool of files is not the pool's.
+// blockPoolAt returns the active pool of block devices that has a volume at path, or "". It
+// ignores a block device in the directory of a pool of files.
 func (r Rules) blockPoolAt(ctx context.Context, path string) (string, error) {
 	name, err := r.Storage.VolumeAt(ctx, path)
 	if errors.Is(err, hv.ErrNotFound) {
@@ -115,7 +115,6 @@ func (r Rules) checkFile(ctx context.Context, path, real string) error {
 	return outside
 }
 
-// allowsFile reports whether AllowedPaths permit a file or socket at a path without links.
 func (r Rules) allowsFile(real string) bool {
 	return slices.ContainsFunc(r.AllowedPaths, func(entry string) bool { return !IsOfDevices(entry) && within(real, entry) })
 }
@@ -138,15 +137,13 @@ func noPools(why error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", why)
 }
 
-// IsOfDevices reports whether an entry of AllowedPaths is for block devices. A file in /dev is in
-// memory and cannot be a volume.
+// IsOfDevices reports whether an entry of AllowedPaths is for block devices: it begins with /dev.
+// A file in /dev is in memory and cannot be a volume.
 func IsOfDevices(entry string) bool {
 	entry = filepath.Clean(entry)
 	return entry == devices || strings.HasPrefix(entry, devices+"/")
 }
 
-// names reports whether an entry for block devices is this path, its directory or a pattern that
-// matches it. It does not follow links.
 func names(entry, path string) bool {
 	matches, err := filepath.Match(entry, path)
 	return (err == nil && matches) || below(path, entry)

@@ -13,23 +13,24 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// access is a variable for the tests: a read-only mount needs a mount namespace.
+// access is a variable for the tests, which cannot make a read-only mount without a mount
+// namespace.
 var access = unix.Access
 
-// CheckWritable refuses (permission_denied) a file in a directory where the mount is read-only for
-// this process, as for every directory that the packaged unit does not name; the message explains
-// how to name one. Block devices can be written wherever their nodes are. It accepts an absent
-// path.
+// CheckWritable refuses (permission_denied) a file if the mount of its directory is read-only for
+// this process. In the packaged unit that is every directory that the unit does not name; the
+// message explains how to name one. Block devices can be written wherever their nodes are. It
+// accepts an absent path.
 func CheckWritable(path string) error {
 	if !medium.Of(path).Filesystem {
 		return nil // a read-only mount does not prevent connections to a socket
 	}
 	real, err := resolve(path)
 	if err != nil {
-		return nil //nolint:nilerr // CheckPath has said so
+		return nil //nolint:nilerr // CheckPath has refused it
 	}
 	if device, err := isDevice(real); err != nil || device {
-		return nil //nolint:nilerr // whoever opens it says so
+		return nil //nolint:nilerr // the program that opens it reports this
 	}
 	return CheckWritableDir(filepath.Dir(real))
 }
@@ -50,8 +51,8 @@ func CheckWritableDir(dir string) error {
 		With("path", dir)
 }
 
-// readOnlyFilesystem reports whether the filesystem of a directory is read-only. Otherwise only
-// the mount is, as in the namespace of a unit.
+// readOnlyFilesystem reports whether the filesystem of a directory is read-only. If it is not,
+// only the mount is, as in the namespace of a unit.
 func readOnlyFilesystem(table, dir string) bool {
 	m, found := mountOf(table, dir)
 	return found && m.readOnly

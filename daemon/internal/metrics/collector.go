@@ -26,29 +26,31 @@ type Sources struct {
 	JournalUp func() bool
 	// Fenced reports whether the host was fenced and has not come back.
 	Fenced func() bool
-	// TasksRunning counts the registry's unanswered requests.
+	// TasksRunning returns the number of the registry's requests without an answer.
 	TasksRunning func() int
-	// Parked counts the ops, and the guests on released sources, that wait for the operator.
+	// Parked returns the number of ops that wait for the operator, and of guests on released
+	// sources.
 	Parked func() int
-	// OnReleased counts the released sources that a guest uses.
+	// OnReleased returns the number of released sources that a guest uses.
 	OnReleased func() int
 	// OpenMigrations returns the migrations that have not ended.
 	OpenMigrations func(ctx context.Context) ([]migrate.PacedMigration, error)
-	// Unresumed counts the guests that a move has suspended and that libvirt does not resume, for
-	// moves that OpenMigrations does not return.
+	// Unresumed returns the number of guests that a move has suspended and that libvirt does not
+	// resume. It omits moves that OpenMigrations returns.
 	Unresumed func() int
 	// OverlayFreeBytes returns the free space for overlays, in bytes.
 	OverlayFreeBytes func(ctx context.Context) (int64, error)
 	// ThinPools returns LVM's thin pools. The error names the unreadable pools.
 	ThinPools func(ctx context.Context) ([]thin.Pool, error)
-	// CopyTotals returns, since the start of the daemon, how long copies were throttled in favour
-	// of guests, and the bytes copied by copies and by the storage itself.
+	// CopyTotals returns sums since the start of the daemon: for how long copies were throttled in
+	// favour of guests, the bytes that copies have copied, and the bytes that the storage itself
+	// has copied.
 	CopyTotals func() (paced time.Duration, copiedBytes, offloadedBytes int64)
 	// CertificateEnds returns, by name, the expiry of the host's certificates. It omits unreadable
 	// certificates.
 	CertificateEnds func() map[string]time.Time
-	// GuestDisks returns the guests' disks that an op moves now; DiskStats reads the counters of
-	// one disk. Only Run calls them.
+	// GuestDisks returns the guests' disks that an op moves now. DiskStats reads the counters of a
+	// disk. Only Run calls them.
 	GuestDisks func() []GuestDisk
 	DiskStats  func(ctx context.Context, instanceID, target string) (*hv.DiskStats, error)
 }
@@ -187,7 +189,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	paused, unresumed, throttled, changed, stopped, paced := 0, c.Unresumed(), 0, 0, 0, 0
 	byPacing := map[move.PacingKind]int{}
 	for i := range open {
-		if open[i].StoppedAt != nil && open[i].State != api.MigrationNeedsOperator { // those have a metric of their own
+		if open[i].StoppedAt != nil && open[i].State != api.MigrationNeedsOperator { // migrations that wait for the operator have their own metric
 			stopped++
 		}
 		if open[i].GuestPaused != "" {
@@ -209,7 +211,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 		if phase := copy.Phase(open[i].Phase); phase == copy.PhaseCopy || phase == copy.PhaseOffload {
 			rate += open[i].RateBytesPerSecond
 		}
-		// A volume has at most one migration at a time, so that no label is repeated.
+		// A volume has at most one open migration, so no label is repeated.
 		if open[i].OverlayBytes > 0 {
 			gauge(overlayDesc, float64(open[i].OverlayBytes), open[i].VolumeID)
 		}

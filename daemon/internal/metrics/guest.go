@@ -22,13 +22,12 @@ const (
 	sampleTimeout = 5 * time.Second
 )
 
-// guestWrites adds up the writes of guests with moving volumes. The hypervisor reports a count and
+// guestWrites sums up the writes of guests with moving volumes. The hypervisor reports a count and
 // a total time, not single latencies, so the metric is a summary without quantiles.
 type guestWrites struct {
 	disks func() []GuestDisk
 	stats func(ctx context.Context, instanceID, target string) (*hv.DiskStats, error)
-	// last are the counters of the previous round, for run only.
-	last map[GuestDisk]hv.DiskStats
+	last  map[GuestDisk]hv.DiskStats
 
 	mu     sync.Mutex
 	writes uint64
@@ -48,8 +47,8 @@ func (g *guestWrites) run(ctx context.Context) error {
 	}
 }
 
-// sample reads each disk and counts its writes since the previous round. The first read of a disk
-// counts nothing.
+// sample reads each disk and adds its writes since the previous round. The first read of a disk
+// adds nothing.
 func (g *guestWrites) sample(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
@@ -71,7 +70,7 @@ func (g *guestWrites) sample(ctx context.Context) {
 	g.last = now
 }
 
-// add counts writes. Counters that decreased belong to another process, and are not counted.
+// add adds writes. It ignores counters that have decreased: they belong to a new process.
 func (g *guestWrites) add(writes int64, took time.Duration) {
 	if writes < 0 || took < 0 {
 		return

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics keeps the daemon's metrics for Prometheus. Their names are part of the public
-// contract (docs/reference/metrics.md). Events are counted when they are reported; states are read
-// at a scrape through Sources.
+// Package metrics has the daemon's metrics for Prometheus. Their names are part of the public
+// contract (docs/reference/metrics.md). Events are counted when they are reported. States are read
+// through Sources at a scrape.
 package metrics
 
 import (
@@ -71,8 +71,7 @@ func New(version string, kinds []string) *Metrics {
 	return m
 }
 
-// OpFinished counts an ended op, done or undone. Why is the reason of the undo, nil if the op was
-// done.
+// OpFinished counts an ended op, done or undone. why is the reason of the undo, or nil.
 func (m *Metrics) OpFinished(kind string, result op.State, why *op.Failure) {
 	m.ops.WithLabelValues(kind, string(result)).Inc()
 	if why != nil && why.Code == string(api.CodeCopyMismatch) {
@@ -96,7 +95,7 @@ func (m *Metrics) MigrationEnded(result api.MigrationState) {
 	m.migrations.WithLabelValues(string(result)).Inc()
 }
 
-// Reconciled records for how long the starting daemon took over the work of its predecessor.
+// Reconciled records how long the starting daemon took to take over its predecessor's work.
 func (m *Metrics) Reconciled(took time.Duration) { m.reconciled.Store(int64(took)) }
 
 // HasReconciled reports whether Reconciled was called.

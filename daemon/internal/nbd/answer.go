@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// answer reads one reply, or one chunk of a structured reply. Its errors end the connection,
-// because the start of the next reply is then unknown.
+// answer reads one reply, or one chunk of a structured reply. After an error the connection must
+// end, because the start of the next reply is unknown.
 func (e *Export) answer() error {
 	var magic uint32
 	if err := e.c.read(&magic); err != nil {
@@ -91,8 +91,8 @@ func (e *Export) failed(c *call, n uint32) error {
 	return nil
 }
 
-// part returns the range of a read's buffer that a chunk answers. Each byte may be answered once:
-// a second answer for it would count for another byte that never comes.
+// part returns the part of a read's buffer that a chunk fills. It refuses a byte that a chunk has
+// already filled: the byte would be counted in place of another byte that never comes.
 func (c *call) part(off uint64, n int64) ([]byte, error) {
 	at := int64(off) - c.off
 	if int64(off) < 0 || at < 0 || n <= 0 || n > c.n-at {

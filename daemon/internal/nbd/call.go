@@ -16,8 +16,8 @@ import (
 )
 
 // Export is an open export over one connection. Its methods may be called concurrently, and their
-// requests run in parallel. When the connection is lost, all of them fail, with an error that
-// wraps ENOLINK.
+// requests run in parallel. When the connection is lost, all methods fail with an error that wraps
+// ENOLINK.
 type Export struct {
 	c      *client
 	conn   net.Conn
@@ -47,7 +47,6 @@ type call struct {
 	done    chan struct{}
 }
 
-// finish ends a call. The caller holds mu.
 func (e *Export) finish(cookie uint64, c *call, err error) {
 	delete(e.calls, cookie)
 	if c.err == nil {
@@ -75,7 +74,7 @@ func (e *Export) end(cookie uint64, c *call) {
 	e.finish(cookie, c, err)
 }
 
-// serverError returns the error in a server's answer: its numbers are Linux's.
+// serverError returns the error in a server's answer. The protocol's error numbers are Linux's.
 func serverError(code uint32, message []byte) error {
 	err := error(unix.Errno(code))
 	if code == 0 || code > 4095 {

@@ -78,7 +78,7 @@ func (e *refusal) Error() string {
 	return fmt.Sprintf("the server refuses: error %d %q", e.code, e.message)
 }
 
-// maxPayloadBytes bounds the payload of one answer: QEMU sends at most 128 Ki extents.
+// maxPayloadBytes is the largest payload of one answer: QEMU sends at most 128 Ki extents.
 const maxPayloadBytes = 4 << 20
 
 type client struct {
@@ -197,8 +197,8 @@ func (c *client) option(option uint32, data []byte, take func(kind uint32, data 
 	}
 }
 
-// blockStatus requests the status of n bytes from off. The answer is at least one extent, without
-// a gap from off on, and may be shorter than requested.
+// blockStatus requests the status of n bytes from off. The answer has at least one extent. Its
+// extents begin at off, have no gaps, and may be shorter than requested.
 func (c *client) blockStatus(off, n int64) ([]extent, error) {
 	if err := c.request(commandBlockStatus, off, n); err != nil {
 		return nil, err

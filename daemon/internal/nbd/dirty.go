@@ -15,15 +15,14 @@ type Range struct {
 	Bytes  int64
 }
 
-// stateDirty is the flag of a block in QEMU's dirty bitmap; see docs/interop/nbd.txt of QEMU.
 const stateDirty = 1
 
-// maxAskBytes bounds a request: its length has 32 bits.
+// maxAskBytes is the longest range of a request: the length has 32 bits.
 const maxAskBytes = 1 << 30
 
-// DirtyRanges returns the dirty ranges of an export's bitmap, in order and each as long as
-// possible, and the size of the export. socket is the server's Unix socket. Without an error, the
-// ranges cover the whole export.
+// DirtyRanges returns the dirty ranges of an export's bitmap, and the size of the export. The
+// ranges are in order, and each is as long as possible. socket is the server's Unix socket.
+// Without an error the whole export was read.
 func DirtyRanges(ctx context.Context, socket, export, bitmap string) (dirty []Range, sizeBytes int64, err error) {
 	fail := func(err error) ([]Range, int64, error) {
 		if ctx.Err() != nil {
@@ -48,7 +47,7 @@ func DirtyRanges(ctx context.Context, socket, export, bitmap string) (dirty []Ra
 			return fail(err)
 		}
 		for _, e := range extents {
-			n := min(int64(e.bytes), c.sizeBytes-off) // the last may exceed the request
+			n := min(int64(e.bytes), c.sizeBytes-off) // the last extent may exceed the request
 			if n <= 0 {
 				return fail(errors.New("the server answers with an extent of no length, or past the end"))
 			}

@@ -2,5 +2,5 @@
 
 // Package nbd is a client of NBD servers: it reads which blocks of an export are dirty, and reads
 // and writes exports. It implements only the necessary parts of the protocol. It starts no server,
-// and must not know the purpose of the bytes.
+// and does not know the purpose of the bytes.
 package nbd

@@ -15,15 +15,14 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// openTimeout is how long a server may take to open an export. A server for a single client keeps
-// all others in its queue.
+// openTimeout is how long a server may take to open an export. A server for a single client lets
+// all other clients wait.
 const openTimeout = 5 * time.Second
 
-// StallTimeout is how long a server may take to read a request, and how long it may send no answer
-// at all while a request is unanswered. A copy that it ends continues later where it stopped.
+// StallTimeout is how long a server may take to read a request, and how long it may send nothing
+// while a request has no answer. A copy that ends because of it continues later where it stopped.
 const StallTimeout = time.Minute
 
-// maxTransferBytes bounds one transfer: current servers accept 32 MiB.
 const maxTransferBytes = 32 << 20
 
 // ErrNoAnswer means that a server does not answer, perhaps after it has accepted the connection.
@@ -44,8 +43,8 @@ func connect(ctx context.Context, dial Dial, address medium.NBDExport) (net.Conn
 }
 
 // Open opens the export at an address. The export is lost when the server sends nothing for
-// StallTimeout, or ctx ends. dial connects to servers over TCP; nil is for a process with a
-// network.
+// StallTimeout while a request has no answer, or when ctx ends. dial connects to servers over TCP;
+// it is nil for a process with a network.
 func Open(ctx context.Context, dial Dial, address medium.NBDExport) (*Export, error) {
 	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, ErrNoAnswer)
 	defer cancel()
@@ -68,13 +67,14 @@ func Open(ctx context.Context, dial Dial, address medium.NBDExport) (*Export, er
 }
 
 // OpenOn opens an export on a connection, and closes the connection with the export. The export is
-// lost when the server does not read a request within stall, or sends no answer at all for stall
-// while a request is unanswered, or ctx ends.
+// lost when ctx ends, when the server does not read a request within stall, or when it sends
+// nothing for stall while a request has no answer.
 func OpenOn(ctx context.Context, conn net.Conn, name string, stall time.Duration) (*Export, error) {
 	return openBounded(ctx, conn, name, stall, allocationContext)
 }
 
-// OpenLayered is OpenOn for a QEMU export that reports which layer of its image has a block (Own).
+// OpenLayered opens an export as OpenOn does. The server is a QEMU that reports which layer of its
+// image has a block (Own).
 func OpenLayered(ctx context.Context, conn net.Conn, name string, stall time.Duration) (*Export, error) {
 	e, err := openBounded(ctx, conn, name, stall, allocationContext, depthContext)
 	if err == nil && !e.c.has(depthContext) {
@@ -119,12 +119,13 @@ func openOn(ctx, opening context.Context, conn net.Conn, name string, metaContex
 
 const (
 	allocationContext = "base:allocation"
-	// depthContext is QEMU's meta context of a block's layer: 1 for the top, 0 for a block that no
-	// layer has (docs/interop/nbd.txt of QEMU).
+	// depthContext is QEMU's meta context for a block's layer: 1 for the top, 0 for
+	// a block that no layer has (docs/interop/nbd.txt of QEMU).
 	depthContext = "qemu:allocation-depth"
 )
 
-// negotiate requests the options that make reading faster, and works without the refused ones.
+// negotiate requests the options that make reading faster. Options that the server refuses are not
+// used.
 func (e *Export) negotiate(export string, metaContexts []string) error {
 	if err := e.c.greet(); err != nil {
 		return err
@@ -190,7 +191,7 @@ func (e *Export) ZeroAt(off, n int64) error {
 	return nil
 }
 
-// Flush makes the server put acknowledged writes on stable storage.
+// Flush makes the server write acknowledged writes to stable storage.
 func (e *Export) Flush() error {
 	if e.c.flags&flagFlush == 0 {
 		return nil // by the protocol, such a server has no volatile data
@@ -198,11 +199,10 @@ func (e *Export) Flush() error {
 	return e.do(&call{command: commandFlush}, nil)
 }
 
-// stateZero is the flag of base:allocation for zeros.
 const stateZero = 1 << 1
 
-// Extent reports whether the bytes at off are data, or zeros according to the server, and the end
-// of that extent. A server without this information has data everywhere.
+// Extent returns the end of the extent at off. data is true if the extent is data, and false if
+// the server reports zeros. A server without this information has data everywhere.
 func (e *Export) Extent(off int64) (until int64, data bool, err error) {
 	if !e.c.has(allocationContext) || off >= e.c.sizeBytes {
 		return e.c.sizeBytes, true, nil
@@ -212,8 +212,8 @@ func (e *Export) Extent(off int64) (until int64, data bool, err error) {
 
 const depthTop = 1
 
-// Own reports whether the top layer of the image itself has the bytes at off, data or zeros, and
-// the end of that extent. The export must come from OpenLayered.
+// Own returns the end of the extent at off. own is true if the top layer of the image has the
+// extent's bytes, data or zeros. The export must come from OpenLayered.
 func (e *Export) Own(off int64) (until int64, own bool, err error) {
 	if off >= e.c.sizeBytes {
 		return e.c.sizeBytes, false, nil
@@ -221,8 +221,8 @@ func (e *Export) Own(off int64) (until int64, own bool, err error) {
 	return e.whether(off, depthContext, func(depth uint32) bool { return depth == depthTop })
 }
 
-// whether returns the result of is for the status of the block at off, and the end of the range
-// with that result.
+// whether calls is with the status of the block at off, and returns its result yes. until is the
+// end of the range with the same result.
 func (e *Export) whether(off int64, metaContext string, is func(flags uint32) bool) (until int64, yes bool, err error) {
 	size := e.c.sizeBytes
 	c := &call{command: commandBlockStatus, off: off, n: min(maxAskBytes, size-off)}
@@ -276,8 +276,8 @@ func (e *Export) do(c *call, payload []byte) error {
 	return c.err
 }
 
-// await waits for the answer of a call. After too long a silence it closes the connection, which
-// ends all calls.
+// await waits for the answer of a call. If the server sends nothing for e.stall, await closes the
+// connection, which ends all calls.
 func (e *Export) await(c *call) {
 	if e.stall == 0 {
 		<-c.done
@@ -315,7 +315,7 @@ func (e *Export) send(c *call, payload []byte) error {
 	e.calls[e.c.cookie+1] = c // request increments the cookie
 	if e.stall != 0 {
 		// If the server reads nothing, the request that fills the socket blocks here, and all
-		// others wait for mu. Then no call may be in await, so this needs its own timer.
+		// other requests wait for mu. Then no call may be in await, so this needs its own timer.
 		unread := time.AfterFunc(e.stall, e.giveUp)
 		defer unread.Stop()
 	}
@@ -324,7 +324,7 @@ func (e *Export) send(c *call, payload []byte) error {
 		_, err = e.c.out.Write(payload)
 	}
 	if err != nil {
-		_ = e.conn.Close() // half a request was sent: receive ends all calls
+		_ = e.conn.Close() // after half a request the connection is useless: receive ends all calls
 	}
 	return nil
 }

@@ -10,10 +10,8 @@ import (
 
 type span struct{ from, to int64 }
 
-// maxSpans bounds the ranges of a read with unordered chunks.
 const maxSpans = 4096
 
-// spans are the received ranges, in order. No two of them touch.
 type spans []span
 
 func (all *spans) add(s span) error {

@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// exports opens exports of NBD servers.
 type exports struct{ dial nbd.Dial }
 
 func (e exports) open(ctx context.Context, path string, _ bool) (*nbd.Export, error) {
@@ -33,7 +32,6 @@ func (e exports) look(ctx context.Context, path string) (sizeBytes int64, id str
 	return export.SizeBytes(), "", export.Close()
 }
 
-// answerTimeout is how long an export may take to be opened, read and flushed.
 const answerTimeout = 20 * time.Second
 
 func (e exports) answers(ctx context.Context, path string) error {

@@ -9,7 +9,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// images opens RBD images.
 type images struct{ client *rbd.Client }
 
 func (i images) open(ctx context.Context, path string, writable bool) (*nbd.Export, error) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package network opens the image at an address: an export of an NBD server, or an RBD image,
-// which is served by NBD. It must not know what a copy is.
+// which is served by NBD. It does not know what a copy is.
 package network
 
 import (
@@ -14,15 +14,14 @@ import (
 )
 
 // Access is this host's access to images at addresses. The zero Access is for a process with a
-// network, and a host without Ceph clusters.
+// network, on a host without Ceph clusters.
 type Access struct {
-	// Dial connects to NBD servers over TCP; nil for a process with a network.
+	// Dial connects to NBD servers over TCP. It is nil for a process with a network.
 	Dial nbd.Dial
-	// RBD opens RBD images; nil for a host without clusters.
+	// RBD opens RBD images. It is nil for a host without clusters.
 	RBD *rbd.Client
 }
 
-// protocol opens the images of one protocol.
 type protocol interface {
 	open(ctx context.Context, path string, writable bool) (*nbd.Export, error)
 	look(ctx context.Context, path string) (sizeBytes int64, id string, err error)
@@ -39,8 +38,8 @@ func (a Access) at(path string) (protocol, error) {
 	}
 }
 
-// Open opens the image at an address, until ctx ends at the latest. An open for reading excludes no
-// other client, and changes nothing.
+// Open opens the image at an address. The export is lost when ctx ends. An open for reading
+// excludes no other client, and changes nothing.
 func (a Access) Open(ctx context.Context, path string, writable bool) (*nbd.Export, error) {
 	p, err := a.at(path)
 	if err != nil {
@@ -49,15 +48,15 @@ func (a Access) Open(ctx context.Context, path string, writable bool) (*nbd.Expo
 	return p.open(ctx, path, writable)
 }
 
-// SizeBytes is Look without the id.
+// SizeBytes returns the size that Look returns.
 func (a Access) SizeBytes(ctx context.Context, path string) (int64, error) {
 	n, _, err := a.Look(ctx, path)
 	return n, err
 }
 
-// Look returns the size of the image at an address, and the id of an RBD image; an export has no
-// id. It refuses an RBD image if the cluster does not have all of its data. For an RBD image the
-// error wraps unix.ENOENT if the cluster reports that there is none.
+// Look returns the size of the image at an address and, for an RBD image, its id. It refuses an
+// RBD image if the cluster lacks some of its data. For an RBD image the error wraps unix.ENOENT if
+// the cluster reports that there is none.
 func (a Access) Look(ctx context.Context, path string) (sizeBytes int64, id string, err error) {
 	p, err := a.at(path)
 	if err != nil {
@@ -66,8 +65,8 @@ func (a Access) Look(ctx context.Context, path string) (sizeBytes int64, id stri
 	return p.look(ctx, path)
 }
 
-// Answers returns nbd.ErrNoAnswer if the export of an NBD server answers neither a read nor a flush
-// within answerTimeout, or until the deadline of ctx. Any answer counts, even a refusal; an
+// Answers returns nbd.ErrNoAnswer if the export of an NBD server does not answer a read and a
+// flush within answerTimeout, or until the deadline of ctx. Any answer counts, even a refusal. An
 // unreachable machine does not answer.
 func (a Access) Answers(ctx context.Context, export string) error {
 	return exports{a.Dial}.answers(ctx, export)

@@ -2,9 +2,9 @@
 
 // Package openfile opens images by their paths: a regular file or a block device, and nothing
 // else. Every image that this program reads, writes or passes to a child is opened here. A path
-// does not identify an image, since other users can write in the directories of images, on this
-// host or on another one with the same filesystem. So an image is first found, which neither waits
-// nor affects it, then checked, and then opened by the checked descriptor.
+// does not identify an image: other users can write in the directories of images, on this host or
+// on another host with the same filesystem. So an image is first found, which neither waits nor
+// affects it, then checked, and then opened by the checked descriptor.
 //
 // DESIGN.md of package location has the rule for places.
 package openfile
@@ -28,13 +28,14 @@ type Places interface {
 	CheckFound(path, real string, device bool) error
 }
 
-// Files opens images at these places. The zero Files follow no symbolic link outside of /dev, and
-// open no block device there.
+// Files opens images where Places permits. The zero Files follow no symbolic link outside of /dev,
+// and open no block device there.
 type Files struct {
 	Places Places
 }
 
-// Anywhere opens any file or device at a path, wherever links lead. Use it only for comparisons.
+// Anywhere returns Files that open any file or device at a path, wherever links lead. Use it only
+// for comparisons.
 func Anywhere() Files { return Files{anywhere{}} }
 
 type anywhere struct{}
@@ -48,10 +49,11 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Path + ": " + e.Reason }
 
-// Image is an image that was found at a path. It is not open for reading or writing yet, and stays
-// the same image whatever is put at the path.
+// Image is an image that was found at a path. It is not yet open for reading or writing. It stays
+// the same image, whatever is put at the path.
 type Image struct {
-	// Path is the requested path, and Real the path without links; equal for a device in /dev.
+	// Path is the requested path, and Real the path without links. For a device in /dev, Real is
+	// the requested path.
 	Path, Real string
 	Block      bool
 
@@ -59,7 +61,7 @@ type Image struct {
 }
 
 // Open opens the image at path with the flags of open(2). With O_NOFOLLOW the last part of the
-// path may not be a link at all.
+// path may not be a link.
 func (f Files) Open(path string, flags int) (file *os.File, err error) {
 	for range staleTries {
 		if file, err = f.open(path, flags); !errors.Is(err, unix.ESTALE) {
@@ -69,8 +71,8 @@ func (f Files) Open(path string, flags int) (file *os.File, err error) {
 	return file, err
 }
 
-// staleTries is how often an image is looked up again after another NFS client has replaced it:
-// NFS caches a name for some seconds, until the image is opened.
+// staleTries is how often an image is looked up after another NFS client has replaced it: NFS
+// caches a name for some seconds, until the image is opened.
 const staleTries = 3
 
 func (f Files) open(path string, flags int) (*os.File, error) {
@@ -96,7 +98,8 @@ func (f Files) Find(path string, flags int) (*Image, error) {
 	return img, nil
 }
 
-// check refuses anything that is no image, or is where no image may be, and fills in img.
+// check refuses anything that is no image, and a place where no image may be. It sets the fields
+// of img.
 func (f Files) check(img *Image, kind uint32) (err error) {
 	switch img.Block = kind == unix.S_IFBLK; {
 	case !img.Block && kind != unix.S_IFREG:
@@ -116,7 +119,7 @@ func (f Files) check(img *Image, kind uint32) (err error) {
 	return f.places().CheckFound(img.Path, img.Real, img.Block)
 }
 
-// OpenDir opens the directory of path, for making an image in it.
+// OpenDir opens the directory of path, so that the caller can make an image in it.
 func (f Files) OpenDir(path string) (*os.File, error) {
 	file, st, err := find(filepath.Dir(path), 0)
 	if err != nil {
@@ -160,10 +163,11 @@ func (i *Image) Open(flags int) (*os.File, error) { return reopen(i.file, flags&
 // Stat returns the image's metadata.
 func (i *Image) Stat() (os.FileInfo, error) { return i.file.Stat() }
 
-// Close closes the image. Results of Open stay open.
+// Close closes the found image. Files that Open has returned stay open.
 func (i *Image) Close() { _ = i.file.Close() }
 
-// Again opens the file or device of f again, with the flags of open(2), whatever is at its path.
+// Again opens the file or device of f once more, with the flags of open(2), whatever is at its
+// path.
 func Again(f *os.File, flags int) (*os.File, error) { return reopen(f, flags) }
 
 func find(path string, flags int) (*os.File, unix.Stat_t, error) {

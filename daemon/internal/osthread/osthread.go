@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package osthread gives functions a thread of the kernel for themselves: credentials, Landlock
-// domains and the parents of processes belong to threads. It must not know what the functions do.
+// Package osthread runs functions on their own kernel threads: credentials, Landlock domains and
+// the parents of processes belong to threads. It does not know what the functions do.
 package osthread
 
 import (
@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// Own calls f on a thread that nothing else uses meanwhile. A thread that is not reusable
-// afterwards ends. It is never the main thread, which cannot end, and whose credentials and
-// Landlock domain are those of the process in /proc.
+// Own calls f on a thread that nothing else uses meanwhile. If f returns false, the thread ends.
+// It is never the main thread: that cannot end, and /proc shows its credentials and Landlock
+// domain as the process's.
 func Own(f func() (reusable bool)) {
 	done := make(chan struct{})
 	go func() {
@@ -19,7 +19,7 @@ func Own(f func() (reusable bool)) {
 		runtime.LockOSThread()
 		if syscall.Gettid() == syscall.Getpid() {
 			defer runtime.UnlockOSThread()
-			Own(f) // on another one, as this one is taken
+			Own(f) // on another thread: this one is the main thread
 			return
 		}
 		if f() {

@@ -6,7 +6,7 @@ package process
 type Claim struct {
 	PID int    `json:"pid"`
 	UID uint32 `json:"uid"`
-	// Ended: the process has ended since, so its open files are unknown.
+	// Ended is true if the process has ended since, so that its open files are unknown.
 	Ended bool   `json:"ended,omitempty"`
 	Files []File `json:"files,omitempty"`
 }

@@ -20,16 +20,17 @@ const (
 	// listed is how many claims and descriptors are listed in full. A later claim is listed only
 	// with open files that no earlier claim has.
 	listed = 2000
-	// maxDescriptors bounds the examined descriptors. That many take seconds; a QEMU process has
+	// maxDescriptors is how many descriptors are read. So many take seconds; a QEMU process has
 	// some hundreds.
 	maxDescriptors = 1 << 20
 )
 
-// byUser sorts root's claims first, and service users before users that other users may take
-// freely (subuid(5)), so that these do not push a true claim out of the list.
+// byUser compares claims by user id. Root's claims come first. Service users come before users
+// that other users may take freely (subuid(5)), so that these do not push a true claim out of the
+// list.
 func byUser(a, b Claim) int { return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.PID, b.PID)) }
 
-// fewer omits claims that add no information to the claims before them.
+// fewer omits claims that add nothing to the claims before them.
 func fewer(claims []Claim) (kept []Claim) {
 	type opened struct {
 		image    int

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process reads from the kernel the processes of guests and of libvirt. It does not ask
-// libvirt: its results are the evidence to check libvirt's answers against.
+// Package process reads the processes of guests and of libvirt from the kernel. It does not ask
+// libvirt, because its results are the evidence for a check of libvirt's answers.
 package process
 
 import (
@@ -23,12 +23,12 @@ import (
 type Dir string
 
 // Claims finds the QEMU processes with a domain's UUID in their command line. That is only a
-// claim: any user may start a QEMU with that UUID. It does not use libvirt's PID files: libvirtd
-// may run in another mount namespace. The same walk, which takes long with many processes, also
-// reads their open files on some images.
+// claim: any user may start a QEMU with that UUID. It does not use libvirt's PID files, because
+// libvirtd may run in another mount namespace. As a walk over many processes takes long, the same
+// walk also reads which of the images these processes have open.
 //
 // The list has at most claimsOfUser claims of each user in full; the number of these claims and
-// their files is at most listed. Of the other claims the list keeps only the files that no earlier
+// their files is at most listed. Of the other claims the list has only the files that no earlier
 // claim has open in the same mode (for reading or for writing), and omits claims without such a
 // file.
 func (d Dir) Claims(_ context.Context, id string, images []Image) ([]Claim, error) {
@@ -88,8 +88,8 @@ func (d Dir) list() ([]int, error) {
 	return pids, nil
 }
 
-// uidOf reads the effective user of a process. The owner of its directory may be root if the
-// process has changed its user.
+// uidOf returns the effective user of a process. The owner of its directory in /proc may be root
+// if the process has changed its user.
 func uidOf(dir string) (uint32, error) {
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
@@ -146,8 +146,8 @@ func (c *Claim) readFiles(dir string, images []Image, looked *descriptors) error
 	return nil
 }
 
-// add keeps one descriptor for reading and one for writing of each image, so that a process cannot
-// inflate the answer with thousands of descriptors.
+// add stores at most one descriptor for reading and one for writing of each image, so that a
+// process cannot inflate the answer with thousands of descriptors.
 func (c *Claim) add(file File) {
 	if !slices.ContainsFunc(c.Files, func(f File) bool { return f.Image == file.Image && f.Writable == file.Writable }) {
 		c.Files = append(c.Files, file)
@@ -178,15 +178,15 @@ func openFile(dir, fd string) (File, error) {
 }
 
 // Image identifies an image independently of its path: a file by filesystem and inode, a block
-// device by its number, since a process may use its own device node.
+// device by its number, because a process may use its own device node.
 type Image struct {
 	Block bool   `json:"block,omitempty"`
 	Dev   uint64 `json:"dev"`
 	Ino   uint64 `json:"ino,omitempty"`
 }
 
-// Identify returns the image at a path. It asks no file system server for attributes that the
-// kernel has: a descriptor of another process may be on a FUSE mount that never answers.
+// Identify returns the image at a path. It does not ask a filesystem's server for attributes: a
+// descriptor of another process may be on a FUSE mount that never answers.
 func Identify(path string) (Image, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_INO, &st); err != nil {
@@ -201,18 +201,18 @@ func Identify(path string) (Image, error) {
 // About describes one process.
 type About struct {
 	Name string `json:"name"`
-	// Ticks is its start time, in ticks since boot; empty if unknown.
+	// Ticks is the process's start time, in ticks since boot. It is empty if unknown.
 	Ticks string `json:"ticks,omitempty"`
-	// Program is its executable; empty if unknown.
+	// Program is the process's executable. It is zero if unknown.
 	Program Image `json:"program,omitzero"`
-	// Nodes are the images in its start arguments.
+	// Nodes are the images in the process's start arguments.
 	Nodes []Node `json:"nodes,omitempty"`
-	// Profile is the AppArmor profile that the kernel enforces on it.
+	// Profile is the AppArmor profile that the kernel enforces on the process.
 	Profile string `json:"profile,omitempty"`
 }
 
-// Node is an image in QEMU's block graph. libvirt never reuses a node name in the life of a
-// process, and shows the node's number as the index of a <source>.
+// Node is an image in QEMU's block graph. libvirt never uses a node name twice in the life of a
+// process. It shows the node's number as the index of a <source>.
 type Node struct {
 	Filename string `json:"filename"`
 	Name     string `json:"node-name"`

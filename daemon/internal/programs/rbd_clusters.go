@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// NetworkAccess returns this host's access to images at addresses. Their secrets are libvirt's.
+// NetworkAccess returns this host's access to images at addresses. libvirt has the secrets for it.
 func NetworkAccess(cfg *config.Config, conn *libvirt.Conn) network.Access {
 	access := network.Access{Dial: dialServers()}
 	if len(cfg.RBDClusters) == 0 {
@@ -31,7 +31,6 @@ func NetworkAccess(cfg *config.Config, conn *libvirt.Conn) network.Access {
 	return access
 }
 
-// storageBeside reaches clusters through `volferryd storage` at a socket.
 type storageBeside struct{ socket string }
 
 // Check implements rbd.Reach.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package programs has the programs next to the daemon that do what its unit denies the daemon, and
-// the daemon's access to them.
+// Package programs has the programs next to the daemon that do work which the unit denies the
+// daemon, and the daemon's access to them.
 package programs
 
 import (
@@ -34,8 +34,8 @@ import (
 	libvirthook "github.com/volferry/volferry/packaging/libvirt-hook"
 )
 
-// The packaged unit's environment has the sockets of the helpers that do what the unit forbids.
-// These are no settings: without the unit the daemon needs no helpers.
+// The packaged unit sets these environment variables to the sockets of the helpers. They are no
+// settings: without the unit the daemon needs no helpers.
 const (
 	EnvPrivileged = "VOLFERRYD_PRIVILEGED"
 	EnvDialer     = "VOLFERRYD_DIALER"
@@ -47,11 +47,10 @@ const (
 	EnvProcesses  = "VOLFERRYD_PROCESSES"
 )
 
-// programsTimeout bounds how long the killed QEMU programs of the previous daemon may take to end.
 const programsTimeout = 30 * time.Second
 
-// RunPrograms runs QEMU's programs in their own units, if the package has them. No other daemon of
-// this state directory may run.
+// RunPrograms makes QEMU's programs run in their own units, if the package has these. No other
+// daemon of this state directory may run.
 func RunPrograms(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 	socket := os.Getenv(envImages)
 	if socket == "" {
@@ -67,7 +66,7 @@ func RunPrograms(ctx context.Context, cfg *config.Config, log *slog.Logger) erro
 	})
 }
 
-// RunImageProgram runs one QEMU program for the daemon, which has connected for that.
+// RunImageProgram runs one QEMU program for the daemon that has connected to the unit's socket.
 func RunImageProgram(ctx context.Context) error {
 	conn, err := service.OnlyConnection()
 	if err != nil {
@@ -101,7 +100,7 @@ func ServeBeside(ctx context.Context, command string, args []string, log *slog.L
 	return sandbox.ServeDialer(ctx, listener, func() ([]string, error) { return AddressesOutside(args) }, log)
 }
 
-// AddressesOutside reads the addresses of the registry and the NBD servers from the present
+// AddressesOutside returns the addresses of the registry and the NBD servers in the present
 // configuration.
 func AddressesOutside(args []string) ([]string, error) {
 	cfg, err := config.Load(args, io.Discard)
@@ -121,8 +120,8 @@ func AddressesOutside(args []string) ([]string, error) {
 	return slices.Concat(registry, cfg.NBDServers), err
 }
 
-// RunConnectors runs connectors by the present configuration: an attacker who controls the daemon
-// can name its pools, but no program.
+// RunConnectors returns a runner for connectors of the present configuration. An attacker who
+// controls the daemon can name its pools, but no program.
 func RunConnectors(args []string) *connector.Runner {
 	return &connector.Runner{Config: func() (string, map[string]connector.PoolConfig, error) {
 		cfg, err := config.Load(args, io.Discard)
@@ -179,7 +178,7 @@ func Privileged() sandbox.Privileged { return sandbox.Privileged{Socket: os.Gete
 // Access returns the helper that checks the permissions of QEMU's user.
 func Access() sandbox.Access { return sandbox.Access{Socket: os.Getenv(EnvAccess)} }
 
-// Processes returns the helper that reads guests' open files; nil is this process.
+// Processes returns the helper that reads guests' open files. nil stands for this process.
 func Processes() libvirt.Processes {
 	if socket := os.Getenv(EnvProcesses); socket != "" {
 		return sandbox.Processes{Socket: socket}

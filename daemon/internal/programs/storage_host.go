@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// StorageHost is the access of `volferryd storage`: the clusters of the present configuration. An
+// StorageHost reaches the clusters of the present configuration for `volferryd storage`. An
 // attacker who controls the daemon can name their images, but no other machine.
 type StorageHost struct{ *rbd.Host }
 

@@ -22,7 +22,7 @@ const (
 	Project Kind = "project"
 )
 
-// Owner is the owner of a file, by number.
+// Owner has the ids of a file's user, group and project.
 type Owner struct {
 	User    uint32 `json:"user"`
 	Group   uint32 `json:"group"`
@@ -33,10 +33,12 @@ type Owner struct {
 type Limit struct {
 	Kind Kind   `json:"kind"`
 	ID   uint32 `json:"id"`
-	// Bytes is the soft limit, if any: an owner that exceeds it for too long gets no more.
+	// Bytes is the soft limit, if there is one: an owner who exceeds it for too long gets no more
+	// space.
 	Bytes     int64 `json:"bytes"`
 	UsedBytes int64 `json:"used_bytes"`
-	// AsFull: a write beyond it fails with ENOSPC, as on a full filesystem, not with EDQUOT.
+	// AsFull is true if a write beyond the limit fails with ENOSPC, as on a full filesystem, and
+	// not with EDQUOT.
 	AsFull bool `json:"as_full,omitempty"`
 }
 
@@ -51,8 +53,8 @@ func Free(free int64, limits []Limit) int64 {
 	return free
 }
 
-// From the kernel's linux/quota.h, linux/dqblk_xfs.h and linux/fs.h. All kernel filesystems with
-// quotas support these two commands, which only read.
+// These numbers are from the kernel's linux/quota.h, linux/dqblk_xfs.h and linux/fs.h. All kernel
+// filesystems with quotas support the two commands, which only read.
 const (
 	getQuota = 'X'<<8 + 3 // Q_XGETQUOTA
 	getState = 'X'<<8 + 8 // Q_XGETQSTATV
@@ -74,7 +76,7 @@ const (
 	noProject          = 0
 )
 
-// kinds are the kernel's number of each kind of quota, and the flag of its enforcement.
+// kinds has the kernel's number of each kind of quota, and the flag of its enforcement.
 var kinds = []struct {
 	kind     Kind
 	number   uintptr

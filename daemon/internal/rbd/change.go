@@ -19,8 +19,8 @@ import (
 // object that the image could have. A repeated request continues an interrupted removal.
 const removeTimeout = 10 * time.Minute
 
-// features are the features of a new image: Ceph's defaults, whatever a host's configuration
-// contains. They must include the exclusive lock (Info.Fence).
+// features are the features of a new image: Ceph's defaults, regardless of a host's configuration.
+// They must include the exclusive lock (Info.Fenced).
 const features = "layering,exclusive-lock,object-map,fast-diff,deep-flatten"
 
 // Change is one change of an image: exactly one of CreateBytes, RenameTo, Remove, Snapshot and
@@ -32,16 +32,16 @@ type Change struct {
 	// RenameTo renames the image with the ID in its pool. The error wraps unix.EEXIST if another
 	// image has the name.
 	RenameTo string `json:"rename_to,omitempty"`
-	// Remove permanently deletes the image with the ID. An absent image is no error.
+	// Remove permanently deletes the image with the ID. It is no error if the image is absent.
 	Remove bool `json:"remove,omitempty"`
 	// Snapshot makes a snapshot of the image with the ID. The error wraps unix.EEXIST if the name
 	// is taken.
 	Snapshot string `json:"snapshot,omitempty"`
-	// RemoveSnapshot removes the snapshot with this name and the SnapshotID of the image with the
-	// ID. An absent snapshot is no error.
+	// RemoveSnapshot removes the snapshot with this name and the SnapshotID from the image with
+	// the ID. It is no error if the snapshot is absent.
 	RemoveSnapshot string `json:"remove_snapshot,omitempty"`
 	SnapshotID     uint64 `json:"snapshot_id,omitempty"`
-	// ID is the id of an existing image: another image with its name is refused.
+	// ID is the id of an existing image. Another image with the same name is refused.
 	ID string `json:"id,omitempty"`
 }
 
@@ -73,7 +73,7 @@ func (c Cluster) rename(ctx context.Context, image medium.RBDImage, change Chang
 		return err
 	}
 	err := c.is(ctx, image, change.ID, key)
-	if errors.Is(err, unix.ENOENT) { // it may have its new name already
+	if errors.Is(err, unix.ENOENT) { // a repeated rename: the image may have its new name already
 		return c.is(ctx, to, change.ID, key)
 	}
 	if err != nil {
@@ -93,10 +93,10 @@ func (c Cluster) remove(ctx context.Context, image medium.RBDImage, id string, k
 	return c.change(ctx, key, removeTimeout, "rm", "--no-progress", image.Spec())
 }
 
-// makeSnapshot makes a snapshot of an image. A client with the image's exclusive lock, as a
-// guest's QEMU has after a write, makes the snapshot and keeps its lock. makeSnapshot waits
-// toolTimeout for a client that does not answer, and not the 30 s after which Ceph takes it for
-// dead: then rbd would break the lock, and the client would lose all access to the cluster.
+// makeSnapshot makes a snapshot of an image. If a client has the image's exclusive lock, as a
+// guest's QEMU has after a write, that client makes the snapshot and keeps its lock. makeSnapshot
+// waits at most toolTimeout for such a client. After 30 s Ceph would consider the client dead: rbd
+// would break the lock, and the client would lose all access to the cluster.
 func (c Cluster) makeSnapshot(ctx context.Context, image medium.RBDImage, change Change, key *os.File) error {
 	if err := checkSnapshotName(change.Snapshot); err != nil {
 		return err

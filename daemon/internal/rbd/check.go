@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// Check returns an error for a problem with the access to a cluster: its tools, its monitors, its
-// user, its id.
+// Check returns an error if there is a problem with the access to a cluster: its tools, monitors,
+// user or id.
 func (h *Host) Check(ctx context.Context, id string, key *os.File) error {
 	all, err := h.Clusters()
 	if err != nil {
@@ -34,8 +34,8 @@ func (h *Host) Check(ctx context.Context, id string, key *os.File) error {
 	return h.checkID(ctx, id, c, key)
 }
 
-// checkServer checks that the server has the RBD driver: with a nonexistent key it fails before it
-// connects to anything.
+// checkServer checks that the server has the RBD driver. With a nonexistent key the server fails
+// before it connects to anything.
 func checkServer(ctx context.Context, key *os.File) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, toolTimeout, ErrNoAnswer)
 	defer cancel()

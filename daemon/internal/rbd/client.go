@@ -19,21 +19,22 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// Reach makes the calls that need a network: in this process (Host) or in another one.
+// Reach makes the calls that need a network, in this process (Host) or in another one.
 type Reach interface {
-	// Check returns an error for a problem with the access to a cluster.
+	// Check returns an error if there is a problem with the access to a cluster.
 	Check(ctx context.Context, cluster string, key *os.File) error
 	// Look describes an image. The error wraps unix.ENOENT if the cluster reports that there is
 	// none.
 	Look(ctx context.Context, image medium.RBDImage, key *os.File) (Info, error)
-	// Watchers returns the addresses of the clients that have an image open. Errors are as in Look.
+	// Watchers returns the addresses of the clients that have an image open. It returns the errors
+	// of Look.
 	Watchers(ctx context.Context, image medium.RBDImage, key *os.File) ([]string, error)
-	// Snapshot describes a snapshot of an image. Errors are as in Look.
+	// Snapshot describes a snapshot of an image. It returns the errors of Look.
 	Snapshot(ctx context.Context, image medium.RBDImage, query SnapshotQuery, key *os.File) (Snapshot, error)
 	// Change changes an image.
 	Change(ctx context.Context, image medium.RBDImage, change Change, key *os.File) error
-	// Dial serves an image by NBD, and returns a connection to its server, which ends with the
-	// connection.
+	// Dial serves an image by NBD, and returns a connection to its server. The server ends with
+	// the connection.
 	Dial(ctx context.Context, image medium.RBDImage, writable bool, key *os.File) (net.Conn, error)
 }
 
@@ -42,8 +43,8 @@ func (h *Host) Dial(ctx context.Context, image medium.RBDImage, writable bool, k
 	return h.Serve(ctx, image, writable, key)
 }
 
-// Client opens images by their addresses. A nil Client is for a host without clusters: all calls
-// fail.
+// Client opens images by their addresses. A nil Client is for a host without clusters; all its
+// calls fail.
 type Client struct {
 	Clusters Clusters
 	// Secret returns the value of a libvirt secret.
@@ -81,12 +82,12 @@ func (c *Client) withKey(ctx context.Context, image medium.RBDImage, do func(key
 	return do(f)
 }
 
-// Check returns an error for a problem with the access to a cluster.
+// Check returns an error if there is a problem with the access to a cluster.
 func (c *Client) Check(ctx context.Context, cluster string) error {
 	return c.withKey(ctx, medium.RBDImage{Cluster: cluster}, func(key *os.File) error { return c.Reach.Check(ctx, cluster, key) })
 }
 
-// Look describes the image at an address. Errors are as in Reach.
+// Look describes the image at an address. It returns the errors of Reach.
 func (c *Client) Look(ctx context.Context, path string) (info Info, err error) {
 	err = c.with(ctx, path, func(image medium.RBDImage, key *os.File) error {
 		info, err = c.Reach.Look(ctx, image, key)
@@ -95,13 +96,15 @@ func (c *Client) Look(ctx context.Context, path string) (info Info, err error) {
 	return info, err
 }
 
-// LookWhole is Look, and refuses an image if the cluster does not have all of its data.
+// LookWhole describes an image as Look does. It refuses an image if the cluster lacks some of its
+// data.
 func (c *Client) LookWhole(ctx context.Context, path string) (info Info, err error) {
 	err = c.inspect(ctx, path, &info, Info.whole)
 	return info, err
 }
 
-// Fence refuses the image at an address if nothing stops the unfinished writes of a killed client.
+// Fence returns an error if unfinished writes of a killed client may still reach the image at an
+// address.
 func (c *Client) Fence(ctx context.Context, path string) error {
 	return c.inspect(ctx, path, &Info{}, Info.fence)
 }
@@ -115,7 +118,7 @@ func (c *Client) inspect(ctx context.Context, path string, info *Info, refuse fu
 	})
 }
 
-// Snapshot describes a snapshot of the image at an address. Errors are as in Look.
+// Snapshot describes a snapshot of the image at an address. It returns the errors of Look.
 func (c *Client) Snapshot(ctx context.Context, path string, query SnapshotQuery) (s Snapshot, err error) {
 	err = c.with(ctx, path, func(image medium.RBDImage, key *os.File) error {
 		s, err = c.Reach.Snapshot(ctx, image, query, key)
@@ -129,10 +132,11 @@ func (c *Client) Change(ctx context.Context, path string, change Change) error {
 	return c.with(ctx, path, func(image medium.RBDImage, key *os.File) error { return c.Reach.Change(ctx, image, change, key) })
 }
 
-// Make makes an image at an address. The image has a temporary name, which no other client may
-// use, until whole was called with its id, which does not change. If whole fails, or there is an
-// image at the address (the error wraps unix.EEXIST), the new image is removed. An interruption
-// leaves an image with the temporary name, or the image at its address.
+// Make makes an image at an address. The image first has a temporary name, which no other client
+// may use. Make calls whole with the image's id, and then renames the image; the id does not
+// change. If whole fails, or an image exists at the address (the error wraps unix.EEXIST), Make
+// removes the new image. An interruption leaves an image with the temporary name, or the image at
+// its address.
 func (c *Client) Make(ctx context.Context, path, temporary string, sizeBytes int64, whole func(id string) error) error {
 	return c.with(ctx, path, func(image medium.RBDImage, key *os.File) error {
 		hidden := image
@@ -160,8 +164,8 @@ func (c *Client) Make(ctx context.Context, path, temporary string, sizeBytes int
 	})
 }
 
-// Remove deletes the image with this id at an address, or any image there if id is empty, once no
-// client has it open. An absent image is no error.
+// Remove deletes the image with this id at an address once no client has it open. If id is empty,
+// it deletes any image there. It is no error if the image is absent.
 func (c *Client) Remove(ctx context.Context, path, id string) error {
 	has, err := c.Holders(ctx, path, nil)
 	switch {
@@ -184,7 +188,7 @@ func (c *Client) Remove(ctx context.Context, path, id string) error {
 	})
 }
 
-// Open opens the image at an address, until ctx ends at the latest.
+// Open opens the image at an address. The export is lost when ctx ends.
 func (c *Client) Open(ctx context.Context, path string, writable bool) (export *nbd.Export, err error) {
 	err = c.with(ctx, path, func(image medium.RBDImage, key *os.File) error {
 		conn, err := c.Reach.Dial(ctx, image, writable, key)
@@ -198,21 +202,22 @@ func (c *Client) Open(ctx context.Context, path string, writable bool) (export *
 }
 
 const (
-	// watchTimeout is above two times: a server must end within 10 s, and a cluster counts a dead
-	// client as a client with the image open for 30 s (osd_client_watch_timeout).
+	// watchTimeout is longer than two times: a server ends within 10 s, and a cluster counts a dead
+	// client as a watcher of the image for 30 s (osd_client_watch_timeout).
 	watchTimeout = 45 * time.Second
 	watchPoll    = time.Second
 )
 
-// Count returns the minimum and maximum number of Volferry's own clients of an image: a cluster
-// identifies a client by an address and a number, which do not show its owner.
+// Count returns the minimum and maximum number of Volferry's own clients of an image. They are
+// only counted, because a cluster identifies a client only by an address and a number, not by its
+// owner.
 type Count func(context.Context) (least, most int, err error)
 
-// Holders describes who has the image at an address open, if there are more clients than the
-// maximum of ours; ours may be nil for none. It also reports fewer clients than the minimum: a
+// Holders describes the clients of the image at an address if there are more than the maximum of
+// ours; ours may be nil for none. It also describes them if there are fewer than the minimum: a
 // client of ours has lost the cluster, and another client may be in its place. Otherwise it
-// returns "". It waits for clients that may have died, unless ctx has a deadline: then the caller
-// can repeat the call.
+// returns "". It waits for clients that may have died. If ctx has a deadline, it does not wait,
+// because the caller can repeat the call.
 func (c *Client) Holders(ctx context.Context, path string, ours Count) (string, error) {
 	_, once := ctx.Deadline()
 	gone := time.NewTimer(watchTimeout)
@@ -234,7 +239,8 @@ func (c *Client) Holders(ctx context.Context, path string, ours Count) (string, 
 	}
 }
 
-// holders counts ours before and after the others, since a guest may start or end meanwhile.
+// holders calls ours before and after it counts all clients, because a guest may start or end
+// meanwhile.
 func (c *Client) holders(ctx context.Context, path string, ours Count) (string, error) {
 	if ours == nil {
 		ours = func(context.Context) (least, most int, err error) { return 0, 0, nil }

@@ -17,18 +17,17 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// Cluster is a host's access to a Ceph cluster, as in the configuration and in the definitions of
-// its domains.
+// Cluster is a host's access to a Ceph cluster, as in the configuration and in domain definitions.
 type Cluster struct {
-	// Monitors are HOST:PORT.
+	// Monitors are the monitors' addresses, as HOST:PORT.
 	Monitors []string `toml:"monitors"`
-	// User is without "client.".
+	// User is the user's name without "client.".
 	User string `toml:"user"`
 	// Secret is the UUID of the libvirt secret with the user's key.
 	Secret string `toml:"secret"`
 }
 
-// Clusters are the clusters with a host's images, by their ids (ceph fsid).
+// Clusters are the clusters with images of a host, by the clusters' ids (ceph fsid).
 type Clusters map[string]Cluster
 
 // IDs returns the ids of the clusters, in order.
@@ -53,8 +52,8 @@ func (c Clusters) Find(image medium.RBDImage) (Cluster, error) {
 	return cluster, nil
 }
 
-// Check refuses invalid clusters, and clusters that could be confused: a monitor belongs to one
-// cluster.
+// Check refuses invalid clusters, and clusters with a common monitor, because they could be
+// confused.
 func (c Clusters) Check() error {
 	of := map[string]string{}
 	for _, id := range c.IDs() {

@@ -4,7 +4,8 @@ package rbd
 
 import "fmt"
 
-// Fingerprint identifies the image with an id among later ones at the same address.
+// Fingerprint returns a text that distinguishes the image with an id from later images at the
+// address.
 func Fingerprint(id, path string) string { return "rbd image " + id + " at " + path }
 
 // IDIn returns the id in a Fingerprint, or an error for another text.

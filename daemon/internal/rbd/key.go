@@ -11,17 +11,17 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// The parts of a Ceph key: type, creation time, number of following bytes.
+// The positions of the parts of a Ceph key: type, creation time, number of following bytes.
 const (
 	keyLengthAt   = 10
 	keyHeaderSize = 12
 )
 
-// errNoKey does not show the value: it may be a key in another form.
+// errNoKey does not show the secret's value, which may be a key in another form.
 var errNoKey = errors.New("the secret of libvirt's has no key of Ceph's: set it from the file of the key (virsh secret-set-value --file, whose text is the key in base64)")
 
-// isKey reports whether these bytes are a decoded Ceph key. Ceph's libraries print values that they
-// cannot decode.
+// isKey reports whether these bytes are a decoded Ceph key. Ceph's libraries would print a value
+// that they cannot decode.
 func isKey(key []byte) bool {
 	return len(key) > keyHeaderSize && int(binary.LittleEndian.Uint16(key[keyLengthAt:])) == len(key)-keyHeaderSize
 }

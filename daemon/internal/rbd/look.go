@@ -24,15 +24,14 @@ type Info struct {
 	SizeBytes int64 `json:"size_bytes"`
 	// ID is unique in the pool and never reused, whatever the image's name.
 	ID string `json:"id"`
-	// Fenced: a client that has it open for writing cannot write any more once another client has
-	// it (the feature exclusive-lock).
+	// Fenced is true if a client that has the image open for writing cannot write any more once
+	// another client has it (the feature exclusive-lock).
 	Fenced bool `json:"fenced"`
-	// DirtyCache: a client has writes, even flushed ones, in its own persistent cache
-	// (rbd_persistent_cache_mode) that the cluster does not have.
+	// DirtyCache is true if a client has writes in its own persistent cache
+	// (rbd_persistent_cache_mode) that the cluster lacks. They may include flushed writes.
 	DirtyCache bool `json:"dirty_cache,omitempty"`
 }
 
-// whole refuses an image if the cluster does not have all of its data.
 func (i Info) whole(image medium.RBDImage) error {
 	if !i.DirtyCache {
 		return nil
@@ -42,7 +41,7 @@ func (i Info) whole(image medium.RBDImage) error {
 		shell.Line("rbd", "persistent-cache", "flush", "--", image.Spec()), shell.Line("rbd", "persistent-cache", "invalidate", "--", image.Spec()))
 }
 
-// fence refuses an image if nothing stops the unfinished writes of a killed client.
+// fence returns an error if unfinished writes of a killed client may still reach the image.
 func (i Info) fence(image medium.RBDImage) error {
 	if i.Fenced {
 		return nil
@@ -50,7 +49,7 @@ func (i Info) fence(image medium.RBDImage) error {
 	return fmt.Errorf("it has no exclusive lock, without which a client that was killed could write later what it had begun: `%s`", shell.Line("rbd", "feature", "enable", "--", image.Spec(), "exclusive-lock"))
 }
 
-// Host reaches clusters from this process, which needs a network.
+// Host reaches clusters from this process. The process needs a network.
 type Host struct {
 	// Clusters returns the clusters that may be reached.
 	Clusters func() (Clusters, error)
@@ -71,7 +70,8 @@ func (h *Host) cluster(ctx context.Context, image medium.RBDImage, key *os.File)
 	return c, h.checkID(ctx, image.Cluster, c, key)
 }
 
-// checkID refuses monitors of another cluster, which may have images of the same names.
+// checkID refuses monitors that belong to another cluster, which may have images of the same
+// names.
 func (h *Host) checkID(ctx context.Context, id string, c Cluster, key *os.File) error {
 	way := fmt.Sprint(id, c)
 	h.mu.Lock()
@@ -152,8 +152,8 @@ func (c Cluster) ask(ctx context.Context, image medium.RBDImage, key *os.File, w
 	return nil
 }
 
-// askText returns rbd's information on an image as JSON. The error wraps unix.ENOENT if there is
-// no image.
+// askText returns rbd's information about an image as JSON. The error wraps unix.ENOENT if there
+// is no image.
 func (c Cluster) askText(ctx context.Context, timeout time.Duration, image medium.RBDImage, key *os.File, what ...string) ([]byte, error) {
 	text, err := c.run(ctx, timeout, key, "rbd", append(what, "--format", "json", "--pool", image.Pool, "--image", image.Name)...)
 	var failed *toolError

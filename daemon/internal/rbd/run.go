@@ -20,10 +20,11 @@ import (
 )
 
 const (
-	// toolTimeout is how long a Ceph tool may take. By default the tools wait for a monitor for
-	// five minutes, and for an OSD forever; a request waits for 15 s (request.DefaultTimeout).
+	// toolTimeout is how long a Ceph tool may take; a request waits for 15 s
+	// (request.DefaultTimeout). By default the tools wait for a monitor for five minutes, and for
+	// an OSD forever.
 	toolTimeout = 10 * time.Second
-	// keyPath is a program's path of the key: its first file after stderr.
+	// keyPath is a program's path of the key, which is its first file after stderr.
 	keyPath = "/proc/self/fd/3"
 )
 
@@ -47,8 +48,8 @@ func (e *toolError) Unwrap() error { return e.err }
 
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 
-// program finds the key at keyPath, gets nothing of this process's environment, and dies with this
-// process.
+// program returns a command that finds the key at keyPath, gets nothing of this process's
+// environment, and dies with this process.
 func program(key *os.File, name string, args ...string) child.Command {
 	return child.Command{Program: name, Args: args, Env: environment, Files: []*os.File{key}, DeathSignal: syscall.SIGKILL}
 }
@@ -77,11 +78,11 @@ func (c Cluster) run(ctx context.Context, timeout time.Duration, key *os.File, t
 	return stdout.Bytes(), nil
 }
 
-// systemConf is the configuration that QEMU reads too, for everything except monitors and user.
+// systemConf is the configuration for everything except monitors and user. QEMU reads it too.
 const systemConf = "/etc/ceph/ceph.conf"
 
-// confFile returns the configuration of Ceph's libraries. For some of them an absent file is an
-// error.
+// confFile returns the configuration file for Ceph's libraries. If systemConf is absent, it
+// returns /dev/null, because some of the libraries refuse an absent file.
 func confFile() string {
 	if _, err := os.Stat(systemConf); errors.Is(err, fs.ErrNotExist) {
 		return os.DevNull

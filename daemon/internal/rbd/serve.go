@@ -20,8 +20,8 @@ import (
 
 const serveTimeout = 20 * time.Second
 
-// Serve serves an image by NBD as the export storagedaemon.ExportName. For writing, the image must
-// have a lock that excludes a server which may still run.
+// Serve serves an image by NBD as the export storagedaemon.ExportName. If the image is served for
+// writing, it must have a lock that excludes an earlier server which may still run.
 func (h *Host) Serve(ctx context.Context, image medium.RBDImage, writable bool, key *os.File) (*storagedaemon.Served, error) {
 	c, err := h.cluster(ctx, image, key)
 	if err != nil {
@@ -56,8 +56,8 @@ func (c Cluster) serve(ctx context.Context, image medium.RBDImage, writable bool
 	return served, err
 }
 
-// node returns the image as QEMU's block node options, without the key and without the path of a
-// file on a disk.
+// node returns the options of QEMU's block node for the image. They have neither the key nor the
+// path of a file on a disk.
 func (c Cluster) node(image medium.RBDImage) map[string]any {
 	type address struct {
 		Host string `json:"host"`
@@ -81,7 +81,6 @@ func notInstalled(err error) error {
 	return fmt.Errorf("%w; install it with QEMU (on Debian qemu-system-common), and the RBD driver (qemu-block-extra)", err)
 }
 
-// noDriver is QEMU's message if its RBD module is not installed.
 const noDriver = "Unknown driver 'rbd'"
 
 var errNoDriver = fmt.Errorf("%s has no RBD driver; install it (on Debian qemu-block-extra)", storagedaemon.Program)

@@ -16,14 +16,15 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// diffTimeout is how long rbd may take to compare an image with a snapshot. It requests each
-// object that the image could have: 30 s were seen for 1 TiB.
+// diffTimeout is how long rbd may take to compare an image with a snapshot. rbd requests each
+// object that the image could have; for 1 TiB that took 30 s.
 const diffTimeout = 10 * time.Minute
 
-// snapshotPrefix begins the names of Volferry's snapshots. Volferry makes and removes no others.
+// snapshotPrefix begins the names of Volferry's snapshots. Volferry makes and removes no other
+// snapshots.
 const snapshotPrefix = "volferry-"
 
-// SnapshotName returns the snapshot name for this id, a UUID.
+// SnapshotName returns the name of the snapshot with this id, a UUID.
 func SnapshotName(id string) string { return snapshotPrefix + id }
 
 func checkSnapshotName(name string) error {
@@ -37,12 +38,12 @@ func checkSnapshotName(name string) error {
 
 // Snapshot is a cluster's description of a snapshot.
 type Snapshot struct {
-	// ID is unique in the pool and never reused, whatever the snapshot's name; 0 if there is no
-	// snapshot.
+	// ID is unique in the pool and never reused, whatever the snapshot's name. It is 0 if there is
+	// no snapshot.
 	ID uint64 `json:"id,omitempty"`
-	// Protected: the snapshot cannot be removed, for example because of clones.
+	// Protected is true if the snapshot cannot be removed, for example because of clones.
 	Protected bool `json:"protected,omitempty"`
-	// Written: the image was written since, even with the same data. Only set with
+	// Written is true if the image was written since, even with the same data. It is only set with
 	// SnapshotQuery.Compare.
 	Written bool `json:"written,omitempty"`
 }
@@ -50,7 +51,7 @@ type Snapshot struct {
 // SnapshotQuery is a query for a snapshot of an image.
 type SnapshotQuery struct {
 	Name string `json:"name"`
-	// Compare also queries whether the image was written since.
+	// Compare requests Snapshot.Written too.
 	Compare bool `json:"compare,omitempty"`
 }
 
@@ -95,10 +96,10 @@ func snapshotIn(text []byte, name string) (Snapshot, error) {
 	return Snapshot{}, nil
 }
 
-// compare sets whether an image was written since a snapshot. It clears s if the snapshot was
-// removed meanwhile. Without --whole-object rbd asks the OSDs which data they keep of each object
-// for its snapshots. With it, rbd trusts the image's object map, which a client maintains and
-// which only knows whole objects.
+// compare sets whether an image was written since a snapshot. If the snapshot was removed
+// meanwhile, it clears s. It runs rbd without --whole-object, so that rbd asks the OSDs which data
+// of each object they keep for its snapshots. With that option rbd would trust the image's object
+// map, which a client maintains and which only has whole objects.
 func (c Cluster) compare(ctx context.Context, image medium.RBDImage, name string, s *Snapshot, key *os.File) error {
 	text, err := c.askText(ctx, diffTimeout, image, key, "diff", "--from-snap", name)
 	var failed *toolError

@@ -16,23 +16,24 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// DefaultTimeout suffices for a restart of the registry or of libvirtd.
+// DefaultTimeout is long enough for a restart of the registry or of libvirtd.
 const DefaultTimeout = 15 * time.Second
 
-// ErrServed is Decide's error if an unfinished op already does the request's work.
+// ErrServed is the error of Decide if an unfinished op already does the request's work.
 var ErrServed = errors.New("an op does this already")
 
-// Input is an op's input: the decisions before its first change. It embeds Body and is encoded as
-// JSON.
+// Input is the input of an op: the decisions made before its first change. It embeds Body and is
+// encoded as JSON.
 type Input interface {
-	// Keys exclude other ops (op.Op.Keys). Group is the op's group.
+	// Keys are the op's keys: ops with a common key exclude each other (op.Op.Keys). Group is the
+	// op's group.
 	Keys() []string
 	Group() string
 	SetBody(body json.RawMessage)
 }
 
-// Varied is an Input that may choose another kind for its op: Variant receives the request's kind
-// and returns it or one of the request's Variants.
+// Varied is an Input that may choose another kind for its op. Variant gets the request's kind, and
+// returns it or one of the request's Variants.
 type Varied interface {
 	Input
 	Variant(kind string) string
@@ -44,8 +45,8 @@ type Planned interface {
 	Plan() (steps []op.StepRef, commit string)
 }
 
-// Body is the request as JSON, to distinguish a repeated request from another with the same id. It
-// is empty for an op without a request.
+// Body is the request as JSON. It distinguishes a repeated request from another request with the
+// same id. It is empty for an op without a request.
 type Body struct {
 	Body json.RawMessage `json:"asked,omitempty"`
 }
@@ -57,11 +58,11 @@ func (b *Body) SetBody(body json.RawMessage) { b.Body = body }
 type Request struct {
 	OpID string
 	Kind string
-	// Variants are the other kinds that the input may choose (Varied).
+	// Variants are other kinds that the input may choose (Varied).
 	Variants []string
 	Body     any
-	// Decide makes all checks and decisions, and changes nothing. It is called only for a new
-	// request, while no other request is admitted.
+	// Decide makes all checks and decisions of a new request, and changes nothing. While it runs,
+	// no other request is admitted.
 	Decide func(ctx context.Context) (Input, error)
 }
 
@@ -82,18 +83,19 @@ type Admission struct {
 	Runner  *op.Runner
 	Journal op.Journal
 	Log     *slog.Logger
-	// Kinds are the manager's kinds of short ops. A request waits for such ops; an op that waits
-	// for the operator continues at the operator's next request.
+	// Kinds are the kinds of the manager's ops, which are short. A request waits for such ops. If
+	// such an op waits for the operator, the operator's next request continues it.
 	Kinds []string
-	// Timeout bounds a request's wait for a silent system; 0 is DefaultTimeout.
+	// Timeout is how long a request waits for a system that does not answer; 0 is DefaultTimeout.
 	Timeout time.Duration
 	// Busy is the code for a request that another op blocks; "" is instance_busy.
 	Busy api.Code
-	// Waits describes the thing that an op waits for. Nil or "": the admission's own text.
+	// Waits returns a text about the thing that an op waits for. If Waits is nil or returns "",
+	// the admission uses its own text.
 	Waits func(op.Status) string
 	Now   func() time.Time
 
-	// admitting is held from the search for earlier requests until an op is submitted.
+	// admitting is held from the search for a request's earlier op until a new op is submitted.
 	admitting chan struct{}
 	once      sync.Once
 }
@@ -112,15 +114,15 @@ func (a *Admission) now() time.Time {
 	return a.Now()
 }
 
-// Lock blocks the admission, for a manager that reads its ops and then begins an op itself. It is a
-// channel: in a bubble of testing/synctest, time passes while a goroutine waits for a channel, but
-// not for a sync.Mutex.
+// Lock stops the admission, for a manager that reads its ops and then begins an op itself. The
+// lock is a channel: in a bubble of testing/synctest, time passes while a goroutine waits for a
+// channel, but not for a sync.Mutex.
 func (a *Admission) Lock() {
 	a.once.Do(func() { a.admitting = make(chan struct{}, 1) })
 	a.admitting <- struct{}{}
 }
 
-// Unlock releases Lock.
+// Unlock undoes Lock.
 func (a *Admission) Unlock() { <-a.admitting }
 
 // Submit stores, starts and returns a request's op, or returns the op of a repeated request.
@@ -168,7 +170,7 @@ func usedForAnother(opID string) *api.Error {
 	return api.Errorf(api.CodeIdempotencyMismatch, "op %s was used for another request", opID)
 }
 
-// decided bounds the checks, so that a hanging check does not block other requests.
+// decided limits the time of the checks, so that a hanging check does not block other requests.
 func (a *Admission) decided(ctx context.Context, req Request) (Input, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout())
 	defer cancel()
@@ -209,8 +211,8 @@ func Known(ctx context.Context, r *op.Runner, opID string) (bool, error) {
 	return true, nil
 }
 
-// continueParked continues the manager's ops that wait for the operator and block a new op: the
-// new request shows that the operator has dealt with them.
+// continueParked continues the manager's ops that wait for the operator and have one of these
+// keys: the operator's new request shows that the operator has dealt with them.
 func (a *Admission) continueParked(ctx context.Context, keys []string) {
 	for _, st := range a.Runner.Active() {
 		if st.State != op.StateNeedsOperator || !a.ours(st.Op.Kind) || !share(st.Op.Keys, keys) {
@@ -224,8 +226,8 @@ func (a *Admission) continueParked(ctx context.Context, keys []string) {
 
 const lookAgainBound = 5 * time.Second
 
-// LookAgain continues the manager's ops that wait for the operator and have one of these keys, for
-// a request that they would refuse, and waits a short time for their end.
+// LookAgain continues the manager's ops that wait for the operator and have one of these keys,
+// because they would make a request fail. It waits a short time for their end.
 func (a *Admission) LookAgain(ctx context.Context, keys ...string) {
 	ctx, cancel := context.WithTimeout(ctx, lookAgainBound)
 	defer cancel()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package request turns a request under an op id into one durable op, however often it is sent,
-// and answers the caller with a refusal. For all managers it defines the ops' keys and the names
-// of the things that ops wait for. It does not know the ops' work.
+// Package request makes one durable op of a request under an op id, however often the request is
+// sent, and answers the caller if the op is refused. It defines the keys of all managers' ops, and
+// the names of the things that ops wait for. It does not know the ops' work.
 package request

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// The names of the things that ops wait for (op.WaitFor, Runner.Wake). The runner itself uses
-// WaitTurn for an op that waits for another.
+// The names of things that ops wait for (op.WaitFor, Runner.Wake). The runner itself uses WaitTurn
+// for an op that waits for another op.
 const (
 	WaitHypervisor = "hypervisor"
 	WaitProcesses  = "processes" // volferryd-processes reads them
@@ -27,10 +27,10 @@ const (
 	WaitTurn       = "turn"
 )
 
-// BusyDelay is a step's delay if libvirt is busy.
+// BusyDelay is the delay before a step is tried again while libvirt is busy.
 const BusyDelay = 200 * time.Millisecond
 
-// HV types an error of the hypervisor: the runner waits, tries again, or fails.
+// HV types an error of the hypervisor for the runner: wait, try again, or fail.
 func HV(err error) error {
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
@@ -41,7 +41,8 @@ func HV(err error) error {
 	return err
 }
 
-// AwaitHypervisor makes an op wait for the silent program: libvirtd or volferryd-processes.
+// AwaitHypervisor makes an op wait for the program that does not answer: libvirtd or
+// volferryd-processes.
 func AwaitHypervisor(err error) error {
 	if _, notAsked := errors.AsType[*hv.NotAskedError](err); notAsked {
 		return op.WaitFor(WaitProcesses, err)
@@ -49,12 +50,12 @@ func AwaitHypervisor(err error) error {
 	return op.WaitFor(WaitHypervisor, err)
 }
 
-// NoHypervisor returns the refusal of a request that needs a silent program.
+// NoHypervisor returns the refusal of a request that needs the program that does not answer.
 func NoHypervisor(err error) *api.Error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "%s; nothing was changed", hv.Unanswered(err))
 }
 
-// Registry types an error of the registry: the runner waits or fails.
+// Registry types an error of the registry for the runner: wait or fail.
 func Registry(err error) error {
 	if Away(err) {
 		return op.WaitFor(WaitRegistry, err)
@@ -62,8 +63,8 @@ func Registry(err error) error {
 	return err
 }
 
-// AtHome refuses an action on a domain that a live migration has moved away: here it appears to be
-// stopped. verdict begins the message, as in "cannot attach volume x".
+// AtHome refuses an action on a domain that a live migration has moved to another host; here the
+// domain appears to be stopped. verdict begins the message, as in "cannot attach volume x".
 func AtHome(verdict string, dom *hv.Domain) error {
 	if dom == nil || !dom.Moved {
 		return nil
@@ -72,10 +73,10 @@ func AtHome(verdict string, dom *hv.Domain) error {
 		verdict, dom.Name, shell.Line("virsh", "start", "--", dom.Name))
 }
 
-// Away reports whether the registry did not answer: the outcome is unknown.
+// Away reports whether err means that the registry did not answer, so that the outcome is unknown.
 func Away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailable }
 
-// Refused returns the caller's form of an error from before any change.
+// Refused returns an error from before any change in the form for the caller.
 func Refused(err error) error {
 	var unreadable *hv.Unreadable
 	switch {
@@ -89,8 +90,8 @@ func Refused(err error) error {
 	return err
 }
 
-// Lost reports whether an op has lost the right to its object: the host was fenced, or an operator
-// has ended the op's work. The op must not touch the object.
+// Lost reports whether err means that an op has lost the right to its object: the host was fenced,
+// or an operator has ended the op's work. The op must not touch the object.
 func Lost(err error) bool {
 	switch api.CodeOf(err) {
 	case api.CodeStaleEpoch, api.CodeNotYourHost, api.CodeNotFound:
@@ -100,10 +101,10 @@ func Lost(err error) bool {
 	}
 }
 
-// AsOfNow makes a call to the registry under the op's epoch. If the host was fenced and is back,
-// it repeats the call under the present epoch, because only this host can report the outcome; the
-// registry answers not_found for things that it took from the host. It is not for calls that
-// acquire something. again distinguishes the op ids of both calls.
+// AsOfNow makes a call to the registry (say) under the op's epoch. If the host was fenced and is
+// back, it repeats the call under the present epoch, because only this host can report the
+// outcome. The registry answers not_found for an object that it took from the host. Do not use
+// AsOfNow for a call that acquires something. again distinguishes the op ids of both calls.
 func AsOfNow(epoch int64, now func() (int64, error), say func(epoch int64, again string) error) error {
 	err := say(epoch, "")
 	if api.CodeOf(err) != api.CodeStaleEpoch {

@@ -15,7 +15,7 @@ type failer interface {
 	Failure() op.Failure
 }
 
-// Describe returns the journal's form of an error, as Config.Describe of all runners.
+// Describe returns an error in the journal's form. All runners use it as Config.Describe.
 func Describe(err error) op.Failure {
 	if own, ok := errors.AsType[failer](err); ok {
 		return own.Failure()
@@ -40,7 +40,7 @@ func Describe(err error) op.Failure {
 	return op.Failure{Code: string(api.CodeInternal), Message: err.Error()}
 }
 
-// APIError returns a journaled failure as an *api.Error; nil for nil.
+// APIError returns a failure from the journal as an *api.Error, or nil for nil.
 func APIError(f *op.Failure) *api.Error {
 	if f == nil {
 		return nil

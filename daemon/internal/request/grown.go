@@ -13,14 +13,14 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Grower stores new sizes of grown images: the registry.
+// Grower stores new sizes of grown images; the registry implements it.
 type Grower interface {
 	GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error)
 }
 
-// TakeSize has the registry store foundBytes, the size of a volume's image, if it is larger than
-// the registry's. It returns the registry's resulting size. An image smaller than its volume is
-// size_mismatch: the missing part may have held data.
+// TakeSize stores foundBytes, the size of a volume's image, at the registry if it is larger than
+// the registry's size. It returns the registry's resulting size. It refuses (size_mismatch) an
+// image smaller than its volume, because the missing part may have held data.
 func TakeSize(ctx context.Context, registry Grower, volumeID, volumeName string, l api.Location, foundBytes int64) (int64, error) {
 	foundBytes = l.VolumeBytes(foundBytes)
 	switch {

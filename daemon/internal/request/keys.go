@@ -6,9 +6,10 @@ package request
 // it for hours.
 func InstanceKey(id string) string { return "instance/" + id }
 
-// PowerKey is the key of ops that start, stop or pause an instance, need it to stay off or on, or
-// change the guard of an instance without a root volume.
+// PowerKey is the key of ops that start, stop or pause an instance, or need it to stay off or on.
+// Ops that change the guard of an instance without a root volume also have it.
 func PowerKey(id string) string { return "power/" + id }
 
-// VolumeKey is the key of ops on an unattached volume, or that connect or disconnect a volume.
+// VolumeKey is the key of ops on an unattached volume, and of ops that connect or disconnect a
+// volume.
 func VolumeKey(id string) string { return "volume/" + id }

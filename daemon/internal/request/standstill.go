@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Standstill describes a guest that sleeps or has crashed, with the command that ends that; "" for
-// other guests.
+// Standstill describes a guest that sleeps or has crashed, with the command that ends this state.
+// It returns "" for other guests.
 func Standstill(why hv.PauseReason, instance string) string {
 	switch why {
 	case hv.PauseAsleep:

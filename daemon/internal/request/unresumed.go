@@ -13,10 +13,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Unresumed has the paused guests that libvirt does not resume, by the caller's names. It is in
-// memory: after a restart the op tries again.
+// Unresumed has the paused guests that libvirt does not resume, by names that the caller chooses.
+// It is only in memory: after a restart the op tries again.
 type Unresumed struct {
-	// Changed, unless nil, is called with the name of a guest with a changed text.
+	// Changed, if not nil, is called with the name of a guest when its text has changed.
 	Changed func(name string)
 
 	mu     sync.Mutex
@@ -28,12 +28,12 @@ type unresumed struct {
 	tries int
 }
 
-// quickResumes is the number of attempts at intervals of BusyDelay, before the schedule of waiting
-// ops.
+// quickResumes is how many attempts are made at intervals of BusyDelay. After them the op waits
+// for WaitResume.
 const quickResumes = 10
 
-// Ended records the result of a resume. reason is why the guest was paused. Its error makes the
-// runner repeat the call until it succeeds, before any other step.
+// Ended records the result err of a resume. reason is why the guest was paused. It returns an
+// error that makes the runner repeat the resume until it succeeds, before any other step.
 func (u *Unresumed) Ended(name, instance, reason string, err error) error {
 	if err == nil || errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 		u.set(name, "")

@@ -19,8 +19,9 @@ import (
 const grantPoll = 5 * time.Millisecond
 
 // Granted waits until the op is past its first steps, which only check whether it may begin, so
-// that a refusal answers the request. If the op itself waits, Granted waits a short time, and
-// withdraws an op that still waits for a long op. An undone op is an error.
+// that the request is answered with their refusal. If the op itself waits, Granted waits a short
+// time. It then withdraws an op that still waits for its turn after a long op. It returns an error
+// if the op was undone.
 func (a *Admission) Granted(ctx context.Context, opID string, first ...string) (op.Status, error) {
 	st, err := a.granted(ctx, opID, first)
 	if err == nil && st.State == op.StateUndone {
@@ -51,7 +52,7 @@ func (a *Admission) granted(ctx context.Context, opID string, first []string) (o
 	return st, nil
 }
 
-// ended waits for the end of an op that is being undone, so that it is no success.
+// ended waits for the end of an op that is being undone, so that the op does not count as granted.
 func (a *Admission) ended(ctx context.Context, st op.Status) (op.Status, error) {
 	if st.State != op.StateUndoing {
 		return st, nil
@@ -68,20 +69,20 @@ func (a *Admission) behindOurs(mine op.Status) bool {
 	return true
 }
 
-// takeBackTurn ends an op that has changed nothing, because another op works on its instance.
+// takeBackTurn withdraws an op that has changed nothing and waits for its turn.
 func (a *Admission) takeBackTurn(ctx context.Context, st op.Status) (op.Status, error) {
 	busy := api.Errorf(api.CodeInstanceBusy, "another operation works on the instance or the volume; `volferryctl migration list` shows migrations; try again when it is over")
 	if parked := a.Parked(st.Op.Keys); parked != nil {
 		busy = waitsBehind(parked)
 	}
 	if err := a.Runner.Interrupt(st.Op.ID, busy); err != nil {
-		return st, nil //nolint:nilerr // it has got its turn since
+		return st, nil //nolint:nilerr // its turn has come meanwhile
 	}
 	return a.Wait(ctx, st.Op.ID)
 }
 
-// Parked returns any manager's op that waits for the operator and has one of these keys, or nil.
-// No other op with that key begins before its end.
+// Parked returns an op of any manager that waits for the operator and has one of these keys, or
+// nil. Until that op ends, no other op with the key begins.
 func (a *Admission) Parked(keys []string) *op.Status {
 	for _, st := range a.Runner.Active() {
 		if st.State == op.StateNeedsOperator && share(st.Op.Keys, keys) {
@@ -101,8 +102,8 @@ func StandsInTheWay(parked *op.Status) string {
 		parked.Op.ID, parked.Op.Kind, parked.Failure.Message, shell.Line("volferryctl", "op", "show", parked.Op.ID))
 }
 
-// RefuseParked withdraws an op that has changed nothing, if its turn waits for an op that waits
-// for the operator, and reports whether it did.
+// RefuseParked withdraws an op that has changed nothing if its turn waits for an op that waits for
+// the operator. It reports whether it did.
 func (a *Admission) RefuseParked(st op.Status) bool {
 	if st.Waiting != WaitTurn || st.State != op.StateRunning {
 		return false
@@ -122,9 +123,9 @@ func (a *Admission) Wait(ctx context.Context, opID string) (op.Status, error) {
 	return now, err
 }
 
-// End waits for the end of an op and returns its status; an undone op is an error. If the op waits
-// for a silent system, or for the operator, the error begins with doing, and the op continues by
-// itself.
+// End waits for the end of an op and returns its status. It returns an error if the op was undone.
+// If the op waits for a system that does not answer, or for the operator, the error begins with
+// doing, and the op continues by itself.
 func (a *Admission) End(ctx context.Context, opID, doing string) (op.Status, error) {
 	for {
 		st, err := a.Wait(ctx, opID)
@@ -148,7 +149,7 @@ func (a *Admission) End(ctx context.Context, opID, doing string) (op.Status, err
 	}
 }
 
-// processesAway has the commands that show why volferryd-processes does not answer.
+// processesAway names the commands that show why volferryd-processes does not answer.
 const processesAway = "`systemctl status volferryd-processes.socket volferryd-processes.service` and `journalctl -u volferryd.service` say why"
 
 func (a *Admission) stuck(st op.Status, doing string) error {

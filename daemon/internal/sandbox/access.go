@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Access lets the kernel check what another user may do with an open file. It neither reads nor
-// writes the file's content, and passes nothing to the user.
+// Access asks the kernel what another user may do with an open file. It neither reads nor writes
+// the file's content, and passes nothing to the user.
 type Access struct {
-	// Socket is the socket of `volferryd access`, which makes the checks; if it is empty, this
+	// Socket is the socket of `volferryd access`, which makes the checks. If it is empty, this
 	// process makes them.
 	Socket string
 }
@@ -33,7 +33,7 @@ func (a Access) MayPass(ctx context.Context, who User, dir *os.File) error {
 	return a.look(ctx, callMayPass, who, dir)
 }
 
-// MayConnect returns nil if a user may connect to a socket, which is open with O_PATH.
+// MayConnect returns nil if a user may connect to a socket. The file socket is open with O_PATH.
 func (a Access) MayConnect(ctx context.Context, who User, socket *os.File) error {
 	return a.look(ctx, callMayConnect, who, socket)
 }
@@ -48,7 +48,7 @@ func (a Access) look(ctx context.Context, call string, who User, f *os.File) err
 	return err
 }
 
-// ServeAccess answers Access at a socket until ctx ends, and closes the socket.
+// ServeAccess serves the requests of Access at a socket until ctx ends, and closes the socket.
 func ServeAccess(ctx context.Context, listener *net.UnixListener, log *slog.Logger) error {
 	return serve(ctx, listener, answerAccess, log)
 }
@@ -83,8 +83,8 @@ func lookInto(dir *os.File) error {
 	return nil
 }
 
-// openSocket requests write access, which a connection needs. The kernel checks the access first,
-// and then fails: a socket cannot be opened like a file.
+// openSocket asks for write access, which a connection needs. A socket cannot be opened like a
+// file: the kernel checks the access first, and only then fails with ENXIO.
 func openSocket(socket *os.File) error {
 	fd, err := unix.Open(pathOf(socket), unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	switch {

@@ -17,11 +17,12 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// attempts is how often an unanswered request is made: the answering program may have been
+// attempts is how often a request without an answer is made. The answering program may have been
 // restarted, and every request may be repeated.
 const attempts = 3
 
-// ask makes a request at a socket, with an open file unless nil. The caller owns handedOver.
+// ask makes a request at a socket. If file is not nil, it sends the open file too. The caller owns
+// handedOver, the file of the answer.
 func ask(ctx context.Context, socket string, in request, file *os.File) (out answer, handedOver *os.File, err error) {
 	for range attempts {
 		out, handedOver, err = askOnce(ctx, socket, in, file)
@@ -36,8 +37,8 @@ func ask(ctx context.Context, socket string, in request, file *os.File) (out ans
 	return out, nil, noAnswer(socket, err)
 }
 
-// Answers returns nil if the program at a socket answers, and otherwise an error with the next
-// command. The existence of the socket proves nothing: systemd listens there.
+// Answers returns nil if the program at a socket answers. Otherwise it returns an error with the
+// next command. That the socket exists proves nothing, because systemd listens there.
 func Answers(ctx context.Context, socket string) error {
 	_, _, err := ask(ctx, socket, request{Call: callAnswers}, nil)
 	return err
@@ -45,7 +46,7 @@ func Answers(ctx context.Context, socket string) error {
 
 func noAnswer(socket string, err error) error {
 	unit := "volferryd-" + strings.TrimSuffix(filepath.Base(socket), ".sock")
-	// Not wrapped: "no such file" here does not concern the file of the request.
+	// The error is not wrapped: its "no such file" does not concern the file of the request.
 	return fmt.Errorf("no answer at %s (%v); `%s` says why", socket, err, shell.Line("systemctl", "status", unit+".socket", unit+".service")) //nolint:errorlint // see above
 }
 

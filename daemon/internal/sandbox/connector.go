@@ -10,15 +10,15 @@ import (
 	"os"
 )
 
-// Connector lets `volferryd connectors` send a request to the connector of a pool, and returns the
-// answer. Both are text of at most 64 KiB.
+// Connector sends a request to the connector of a pool through `volferryd connectors`, and returns
+// the answer. Both are text of at most 64 KiB.
 func Connector(ctx context.Context, socket, pool string, text []byte) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callConnector, Name: pool, Value: text}, nil)
 	return out.Value, err
 }
 
-// ServeConnectors answers Connector at a socket until ctx ends, and closes the socket. Requests in
-// progress are completed.
+// ServeConnectors serves the requests of Connector at a socket until ctx ends, and closes the
+// socket. Requests in progress are completed.
 func ServeConnectors(ctx context.Context, listener *net.UnixListener, run func(ctx context.Context, pool string, text []byte) ([]byte, error), log *slog.Logger) error {
 	return serve(ctx, listener, answerConnector(run), log)
 }

@@ -15,7 +15,7 @@ import (
 
 const dialTimeout = 10 * time.Second
 
-// keepAlive detects within half a minute that the other machine is gone.
+// With keepAlive a connection fails within half a minute after the other machine is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // Dial returns a connection to an address of the registry or of an NBD server, which `volferryd
@@ -35,8 +35,8 @@ func Dial(ctx context.Context, socket, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// ServeDialer answers Dial at a socket until ctx ends, and closes the socket. addresses returns
-// the permitted destinations, for each request.
+// ServeDialer serves the requests of Dial at a socket until ctx ends, and closes the socket. It
+// calls addresses, which returns the permitted destinations, for each request.
 func ServeDialer(ctx context.Context, listener *net.UnixListener, addresses func() ([]string, error), log *slog.Logger) error {
 	return serve(ctx, listener, answerDial(addresses), log)
 }

@@ -10,14 +10,14 @@ import (
 	"os"
 )
 
-// InstallHook lets `volferryd hook`, at a socket, install the hook of its version at the
+// InstallHook makes `volferryd hook`, at a socket, install the hook of its version at the
 // configured path. The request has neither content nor path.
 func InstallHook(ctx context.Context, socket string) error {
 	_, _, err := ask(ctx, socket, request{Call: callHook}, nil)
 	return err
 }
 
-// ServeHook answers InstallHook at a socket until ctx ends, and closes the socket.
+// ServeHook serves the requests of InstallHook at a socket until ctx ends, and closes the socket.
 func ServeHook(ctx context.Context, listener *net.UnixListener, install func() error, log *slog.Logger) error {
 	return serve(ctx, listener, func(_ context.Context, in request, _ *os.File) (answer, *os.File) {
 		if in.Call != callHook {

@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The versions of Landlock that added restrictions.
+// The versions of Landlock that added these restrictions.
 const (
 	landlockTruncate = 3
 	landlockSignals  = 6
 )
 
-// restrictThread puts the calling thread into its own Landlock domain, which the program that the
-// thread starts inherits. The program cannot inspect processes outside of the domain (ptrace,
-// /proc/PID/fd), or send them signals (Linux 6.12). It can open for writing only the given files
-// that are open for writing, the files with indexes in written, and /dev/null. It returns false,
-// without a change, if the kernel has no Landlock (Linux 5.13).
+// restrictThread puts the calling thread into its own Landlock domain. The program that the thread
+// starts inherits the domain. It cannot inspect processes outside of the domain (ptrace,
+// /proc/PID/fd), or send them signals (Linux 6.12). It can open for writing only /dev/null, the
+// given files that are open for writing, and the given files with the indexes in written.
+// restrictThread returns false, and changes nothing, if the kernel has no Landlock (Linux 5.13).
 func restrictThread(given []*os.File, written []int) (restricted bool, err error) {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	switch errno {
@@ -39,18 +39,18 @@ func restrictThread(given []*os.File, written []int) (restricted bool, err error
 	if version >= landlockSignals {
 		rules.Scoped = unix.LANDLOCK_SCOPE_SIGNAL
 	}
-	// A kernel that knows fewer fields accepts the others if they are zero.
+	// A kernel that knows fewer fields accepts the other fields if they are zero.
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&rules)), unsafe.Sizeof(rules), 0)
 	if errno != 0 {
 		return false, fmt.Errorf("make a Landlock domain: %w", errno)
 	}
 	defer unix.Close(int(fd)) //nolint:errcheck // the thread has the domain
-	// If QEMU cannot open it for writing, it locks no image, and only warns.
+	// If QEMU cannot open /dev/null for writing, it locks no image, and only warns.
 	null, err := os.OpenFile(os.DevNull, unix.O_PATH, 0)
 	if err != nil {
 		return false, err
 	}
-	defer null.Close() //nolint:errcheck // it is only looked at
+	defer null.Close() //nolint:errcheck // the file is only open with O_PATH
 	if err := allowWriting(int(fd), null, rules.Handled_access_fs); err != nil {
 		return false, err
 	}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sandbox does the work that the unit of volferryd prohibits: calls that need
-// CAP_SYS_ADMIN, connections to the registry and to NBD servers, images of Ceph clusters, the
-// programs of storage that libvirt does not manage, looks at other processes and by other users'
-// rights, and the installation of the hook. It also isolates the QEMU programs that read images
-// from the daemon's privileges. Eight small programs do this for the daemon; without the unit the
-// daemon does it itself.
+// Package sandbox does work that the unit of volferryd prohibits: calls that need CAP_SYS_ADMIN,
+// connections to the registry and to NBD servers, images of Ceph clusters, the programs of storage
+// that libvirt does not manage, the inspection of other processes, checks of other users' rights,
+// and the installation of the hook. It also isolates the QEMU programs that read images from the
+// daemon's privileges. Eight small programs do this for the daemon. Without the unit the daemon
+// does it itself.
 package sandbox
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/quota"
 )
 
-// The calls.
+// The calls of requests.
 const (
 	callAnswers   = "answers" // a no-op of all programs except the QEMU programs
 	callFlush     = "flush"
@@ -62,7 +62,7 @@ type request struct {
 	PID    int             `json:"pid,omitempty"`
 	// User is the user for a check of access.
 	User *User `json:"user,omitempty"`
-	// Write: an image is opened for writing too.
+	// Write is true if an image is opened for writing too.
 	Write   bool     `json:"write,omitempty"`
 	Program *program `json:"program,omitempty"`
 	Signal  int      `json:"signal,omitempty"`
@@ -72,8 +72,8 @@ type program struct {
 	Name string   `json:"name"`
 	Args []string `json:"args,omitempty"`
 	Env  []string `json:"env,omitempty"`
-	// Written are the indexes of files that it opens for writing, though they are open for
-	// reading.
+	// Written are the indexes of files that are open for reading, and that the program opens again
+	// for writing.
 	Written []int `json:"written,omitempty"`
 }
 
@@ -85,11 +85,12 @@ type answer struct {
 	Limits       []quota.Limit `json:"limits,omitempty"`
 	Status       uint32        `json:"status,omitempty"`
 	NotInstalled bool          `json:"not_installed,omitempty"`
-	// Unrestricted: the program has no Landlock domain, because the kernel has no Landlock.
+	// Unrestricted is true if the program has no Landlock domain, because the kernel has no
+	// Landlock.
 	Unrestricted bool `json:"unrestricted,omitempty"`
 
-	// ended is called when the caller has closed the connection; nil if the answer does not wait
-	// for that.
+	// ended is called when the caller has closed the connection. It is nil if the answer does not
+	// wait for that.
 	ended func() error
 }
 
@@ -102,7 +103,7 @@ func failed(err error) answer {
 	return a
 }
 
-// err returns the error of an answer. A kernel's error stays one.
+// err returns the error of an answer. An error of the kernel has its errno.
 func (a answer) err() error {
 	switch {
 	case a.Errno != 0:
@@ -121,11 +122,10 @@ type remoteError struct {
 func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.errno }
 
-// maxMessage bounds a message: an extended attribute and a connector's text have at most 64 KiB,
-// in base64, and one argument of a program 128 KiB, with quotes in it.
+// maxMessage is the longest message. An extended attribute or a connector's text has at most 64
+// KiB, in base64; an argument of a program has 128 KiB, with quotes in it.
 const maxMessage = 256 << 10
 
-// maxFiles is how many files the kernel sends with a message (SCM_MAX_FD).
 const maxFiles = 253
 
 func send(conn *net.UnixConn, message any, files ...*os.File) error {
@@ -160,7 +160,7 @@ func receive(conn *net.UnixConn, message any) (*os.File, error) {
 	return nil, nil //nolint:nilnil // a message without a file
 }
 
-// receiveFiles reads one message and its files, which it returns also with an error.
+// receiveFiles reads one message and its files. It returns the files also with an error.
 func receiveFiles(conn *net.UnixConn, message any) ([]*os.File, error) {
 	text := make([]byte, maxMessage)
 	rights := make([]byte, unix.CmsgSpace(4*maxFiles))

@@ -20,19 +20,19 @@ import (
 
 // Privileged makes the system calls on open files that need CAP_SYS_ADMIN.
 type Privileged struct {
-	// Socket is the socket of `volferryd privileged`, which makes the calls; if it is empty, this
+	// Socket is the socket of `volferryd privileged`, which makes the calls. If it is empty, this
 	// process makes them.
 	Socket string
 }
 
-// libvirt's file attributes for the previous owner ("+1000:+1000") and label while a guest has an
-// image.
+// While a guest has an image, libvirt stores the previous owner ("+1000:+1000") and label of the
+// file in these attributes.
 const (
 	AttrOwnerBefore = "trusted.libvirt.security.dac"
 	AttrLabelBefore = "trusted.libvirt.security.selinux"
 )
 
-// Flush writes back and drops this host's cached pages of a block device.
+// Flush writes this host's cached pages of a block device to it, and drops them.
 func (p Privileged) Flush(ctx context.Context, device *os.File) error {
 	if p.Socket == "" {
 		return flush(device)
@@ -54,8 +54,8 @@ func (p Privileged) Attribute(ctx context.Context, f *os.File, name string) ([]b
 	return out.Value, err
 }
 
-// ThinBlockBytes is thin.BlockBytes for an open device, and 0, without a request, for no
-// device-mapper device.
+// ThinBlockBytes returns thin.BlockBytes of an open device. It returns 0, without a request, if
+// the device is no device-mapper device.
 func (p Privileged) ThinBlockBytes(ctx context.Context, device *os.File) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(device.Fd()), &st); err != nil {
@@ -84,7 +84,7 @@ func (p Privileged) ThinBlockBytes(ctx context.Context, device *os.File) (int64,
 }
 
 // ThinPools returns the active LVM thin pools of this host. It queries the device mapper only if
-// there are some. An unreadable pool is omitted, and is in the error.
+// there are such pools. It omits an unreadable pool, and names it in the error.
 func (p Privileged) ThinPools(ctx context.Context) ([]thin.Pool, error) {
 	devices, err := thin.Devices("/sys")
 	if err != nil || len(devices) == 0 {
@@ -120,7 +120,7 @@ func (p Privileged) thinStatus(ctx context.Context, control *os.File, device uin
 	return string(out.Value), err
 }
 
-// Quotas is quota.Limits.
+// Quotas returns quota.Limits of an open file's filesystem.
 func (p Privileged) Quotas(ctx context.Context, at *os.File, who quota.Owner) ([]quota.Limit, error) {
 	if p.Socket == "" {
 		return quota.Limits(at, who)
@@ -129,7 +129,8 @@ func (p Privileged) Quotas(ctx context.Context, at *os.File, who quota.Owner) ([
 	return out.Limits, err
 }
 
-// ServePrivileged answers Privileged at a socket until ctx ends, and closes the socket.
+// ServePrivileged serves the requests of Privileged at a socket until ctx ends, and closes the
+// socket.
 func ServePrivileged(ctx context.Context, listener *net.UnixListener, log *slog.Logger) error {
 	return serve(ctx, listener, answerPrivileged, log)
 }

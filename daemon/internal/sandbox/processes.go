@@ -16,18 +16,18 @@ import (
 
 const processesTimeout = 30 * time.Second
 
-// Processes uses `volferryd processes`, which sees the open files of other processes.
+// Processes reads other processes through `volferryd processes`, which can see their open files.
 type Processes struct {
 	Socket string
 }
 
-// Claims is process.Dir.Claims.
+// Claims returns process.Dir.Claims.
 func (p Processes) Claims(ctx context.Context, id string, images []process.Image) (claims []process.Claim, err error) {
 	err = p.ask(ctx, request{Call: callClaims, Name: id, Images: images}, &claims)
 	return claims, err
 }
 
-// About is process.Dir.About.
+// About returns process.Dir.About.
 func (p Processes) About(ctx context.Context, pid int) (about process.About, err error) {
 	err = p.ask(ctx, request{Call: callProcess, PID: pid}, &about)
 	return about, err
@@ -43,7 +43,8 @@ func (p Processes) ask(ctx context.Context, in request, into any) error {
 	return json.Unmarshal(out.Value, into)
 }
 
-// ServeProcesses answers Processes at a socket until ctx ends, and closes the socket.
+// ServeProcesses serves the requests of Processes at a socket until ctx ends, and closes the
+// socket.
 func ServeProcesses(ctx context.Context, listener *net.UnixListener, dir process.Dir, log *slog.Logger) error {
 	return serve(ctx, listener, func(ctx context.Context, in request, _ *os.File) (out answer, none *os.File) {
 		var found any

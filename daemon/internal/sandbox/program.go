@@ -20,7 +20,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/child"
 )
 
-// The first files of a request to run a program, before the program's own.
+// The first files of a request to run a program. The program's own files follow them.
 const (
 	fileHeld = iota
 	fileStdout
@@ -30,20 +30,20 @@ const (
 
 const programStartTimeout = time.Minute
 
-// Programs lets `volferryd images` run programs, each in its own unit.
+// Programs runs programs through `volferryd images`, each in its own unit.
 type Programs struct {
-	// Socket starts such a unit for each connection.
+	// Each connection to Socket starts such a unit.
 	Socket string
-	// Lock is a file; each program holds a shared lock on it until the program is gone. Await
-	// waits for them.
+	// Lock is the path of a file. Each program holds a shared lock on the file until it is gone,
+	// and Await waits for these locks.
 	Lock string
-	// Unrestricted, if set, is called for each program that runs without Landlock, because the
+	// Unrestricted, if not nil, is called for each program that runs without Landlock because the
 	// kernel has none.
 	Unrestricted func()
 }
 
-// Start is a child.Starter. It ignores DeathSignal and Confine: a program is killed when this
-// process dies, and `volferryd images` confines it.
+// Start implements child.Starter. It ignores DeathSignal and Confine: the program is killed when
+// this process dies, and `volferryd images` confines it.
 func (p Programs) Start(ctx context.Context, c child.Command) (child.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, programStartTimeout)
 	defer cancel()
@@ -58,12 +58,12 @@ func (p Programs) Start(ctx context.Context, c child.Command) (child.Process, er
 	}
 	r := &remoteProgram{conn: conn, ended: make(chan struct{})}
 	if err := r.prepare(ctx, c, held); err != nil {
-		return nil, errors.Join(p.noUnit(err), conn.Close()) // so the program does not begin any more
+		return nil, errors.Join(p.noUnit(err), conn.Close()) // the end of the connection keeps the program from beginning
 	}
 	out, _, err := exchange(ctx, conn, request{Call: callBegin})
 	switch {
 	case err != nil:
-		err = errors.Join(unitEnded(err), conn.Close()) // so it is killed, if it has begun
+		err = errors.Join(unitEnded(err), conn.Close()) // if the program has begun, the end of the connection kills it
 		r.taken.Wait()
 	case out.NotInstalled:
 		err = errors.Join(child.NotInstalled(c.Program), conn.Close())
@@ -81,17 +81,16 @@ func (p Programs) Start(ctx context.Context, c child.Command) (child.Process, er
 }
 
 func (p Programs) noUnit(err error) error {
-	// Not wrapped: "no such file" here does not concern an image.
+	// The error is not wrapped: its "no such file" does not concern an image.
 	return fmt.Errorf("no answer at %s (%v); `systemctl status volferryd-images.socket 'volferryd-images@*'` says why", p.Socket, err) //nolint:errorlint // see above
 }
 
-// unitEnded returns the error if a program may have begun, but its unit has ended.
 func unitEnded(err error) error {
 	return fmt.Errorf("the unit of the program has ended before it: %w", err)
 }
 
-// prepare sends the program, which does not begin yet: a request may stay in the socket's queue
-// for longer than its caller waits.
+// prepare sends the program to run. The program does not begin yet, because a request may stay in
+// the socket's queue for longer than its caller waits.
 func (r *remoteProgram) prepare(ctx context.Context, c child.Command, held *os.File) error {
 	stdout, err := r.take(c.Stdout)
 	if err != nil {
@@ -108,7 +107,7 @@ func (r *remoteProgram) prepare(ctx context.Context, c child.Command, held *os.F
 	return cmp.Or(err, out.err())
 }
 
-// Await returns when no program of an earlier process, which is dead, runs any more. No other
+// Await returns when no program that an earlier, dead process has started runs any more. No other
 // process may use Programs with this lock.
 func (p Programs) Await(ctx context.Context) error {
 	ended := make(chan error, 1)
@@ -127,8 +126,8 @@ func (p Programs) Await(ctx context.Context) error {
 	}
 }
 
-// lock opens the file and locks it. The lock ends when all processes have closed the file. A
-// program inherits it, and cannot write to it.
+// lock opens the file Lock and locks it. The lock ends when all processes have closed the file. A
+// program inherits the file, and cannot write to it.
 func (p Programs) lock(how int) (*os.File, error) {
 	f, err := os.OpenFile(p.Lock, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -178,7 +177,7 @@ func (r *remoteProgram) follow() {
 	}
 	switch {
 	case err != nil:
-		// Only the end of its outputs shows its end.
+		// Only the end of the program's outputs shows its end.
 		r.err = unitEnded(err)
 		_ = r.conn.Close()
 	default:
@@ -198,7 +197,7 @@ func (r *remoteProgram) follow() {
 
 func (r *remoteProgram) Signal(signal syscall.Signal) {
 	if err := send(r.conn, request{Call: callSignal, Signal: int(signal)}); err != nil && signal == syscall.SIGKILL {
-		_ = r.conn.CloseWrite() // this also kills it
+		_ = r.conn.CloseWrite() // this also kills the program
 	}
 }
 
@@ -207,7 +206,7 @@ func (r *remoteProgram) Ended() <-chan struct{} { return r.ended }
 func (r *remoteProgram) Err() error { return r.err }
 
 // RunProgram runs one of the named programs for the process at the other end of a connection, and
-// returns when it has ended. The program is killed when the other process dies, or closes the
+// returns when the program has ended. It kills the program when that process dies, or closes the
 // connection.
 func RunProgram(ctx context.Context, conn *net.UnixConn, programs []string, confine func(pid int) error) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
@@ -247,7 +246,7 @@ func unlessGone(err error) error {
 }
 
 // startProgram reads the program to run, and starts it once the other side confirms that it still
-// waits. Only the program then has the outputs.
+// waits. After that only the program has the outputs.
 func startProgram(ctx context.Context, conn *net.UnixConn, programs []string, confine func(pid int) error) (_ child.Process, restricted bool, err error) {
 	var in, begin request
 	files, err := receiveFiles(conn, &in)
@@ -286,8 +285,6 @@ func startProgram(ctx context.Context, conn *net.UnixConn, programs []string, co
 	return p, restricted, err
 }
 
-// passSignals passes the other side's signals to a program, and kills it when the other side is
-// gone.
 func passSignals(conn *net.UnixConn, p child.Process) {
 	for {
 		var in request

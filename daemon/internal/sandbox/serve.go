@@ -23,8 +23,8 @@ const (
 
 type handler func(ctx context.Context, in request, file *os.File) (answer, *os.File)
 
-// serve answers requests at a socket until ctx ends, and closes the socket. It accepts them only
-// from root and its own user (SO_PEERCRED).
+// serve answers requests at a socket until ctx ends, and closes the socket. It accepts requests
+// only from root and from its own user (SO_PEERCRED).
 func serve(ctx context.Context, listener *net.UnixListener, handle handler, log *slog.Logger) error {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()

@@ -14,53 +14,53 @@ import (
 	"time"
 )
 
-// StorageReach is the work of `volferryd storage`. key is an open file.
+// StorageReach does the work of `volferryd storage`. key is an open file with a cluster's key.
 type StorageReach interface {
-	// Check returns an error for a problem with the access to a cluster.
+	// Check returns an error if there is a problem with the access to a cluster.
 	Check(ctx context.Context, cluster string, key *os.File) error
 	// Look describes the image at an address, as text.
 	Look(ctx context.Context, address string, key *os.File) ([]byte, error)
 	// Watchers lists who has an image open, as text.
 	Watchers(ctx context.Context, address string, key *os.File) ([]byte, error)
-	// Snapshot answers a query for a snapshot of an image, both as text.
+	// Snapshot answers a query for a snapshot of an image. Query and answer are text.
 	Snapshot(ctx context.Context, address string, query []byte, key *os.File) ([]byte, error)
 	Change(ctx context.Context, address string, change []byte, key *os.File) error
-	// Open serves an image on a connection, until ended is called.
+	// Open serves an image on the connection conn, until ended is called.
 	Open(ctx context.Context, address string, writable bool, key *os.File) (conn *os.File, ended func() error, err error)
 }
 
-// CheckStorage lets `volferryd storage` check the access to a cluster.
+// CheckStorage checks the access to a cluster through `volferryd storage`.
 func CheckStorage(ctx context.Context, socket, cluster string, key *os.File) error {
 	_, _, err := ask(ctx, socket, request{Call: callCheck, Name: cluster}, key)
 	return err
 }
 
-// LookAtStorage is StorageReach.Look, at a socket.
+// LookAtStorage calls StorageReach.Look at a socket.
 func LookAtStorage(ctx context.Context, socket, address string, key *os.File) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callLook, Name: address}, key)
 	return out.Value, err
 }
 
-// WatchersOfStorage is StorageReach.Watchers, at a socket.
+// WatchersOfStorage calls StorageReach.Watchers at a socket.
 func WatchersOfStorage(ctx context.Context, socket, address string, key *os.File) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callWatchers, Name: address}, key)
 	return out.Value, err
 }
 
-// SnapshotOfStorage is StorageReach.Snapshot, at a socket.
+// SnapshotOfStorage calls StorageReach.Snapshot at a socket.
 func SnapshotOfStorage(ctx context.Context, socket, address string, query []byte, key *os.File) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callSnapshot, Name: address, Value: query}, key)
 	return out.Value, err
 }
 
-// ChangeStorage is StorageReach.Change, at a socket.
+// ChangeStorage calls StorageReach.Change at a socket.
 func ChangeStorage(ctx context.Context, socket, address string, change []byte, key *os.File) error {
 	_, _, err := ask(ctx, socket, request{Call: callChange, Name: address, Value: change}, key)
 	return err
 }
 
-// OpenStorage lets `volferryd storage` serve an image. The image's server ends with the
-// connection, and is gone when Close returns.
+// OpenStorage makes `volferryd storage` serve an image on the returned connection. The image's
+// server ends with the connection, and is gone when Close returns.
 func OpenStorage(ctx context.Context, socket, address string, writable bool, key *os.File) (net.Conn, error) {
 	control, err := connectTo(ctx, socket)
 	if err != nil {
@@ -82,8 +82,6 @@ func OpenStorage(ctx context.Context, socket, address string, writable bool, key
 	return &storageConn{Conn: conn, control: control}, nil
 }
 
-// storageConn is a connection to a served image, with a server that runs for as long as control is
-// open.
 type storageConn struct {
 	net.Conn
 
@@ -99,7 +97,7 @@ const endTimeout = 20 * time.Second
 func (c *storageConn) Close() error {
 	c.close.Do(func() {
 		err := errors.Join(c.Conn.Close(), c.control.CloseWrite(), c.control.SetReadDeadline(time.Now().Add(endTimeout)))
-		// Until the other side closes it.
+		// This read returns when the other side closes the connection.
 		if _, readErr := c.control.Read(make([]byte, 1)); !errors.Is(readErr, io.EOF) {
 			err = errors.Join(err, fmt.Errorf("nobody has seen the image be let go of: %w", readErr))
 		}
@@ -108,13 +106,12 @@ func (c *storageConn) Close() error {
 	return c.err
 }
 
-// ServeStorage answers LookAtStorage and OpenStorage at a socket until ctx ends, and closes the
+// ServeStorage serves the requests for StorageReach at a socket until ctx ends, and closes the
 // socket.
 func ServeStorage(ctx context.Context, listener *net.UnixListener, reach StorageReach, log *slog.Logger) error {
 	return serve(ctx, listener, answerStorage(reach), log)
 }
 
-// maxOpen bounds the served images. Each has its own process.
 const maxOpen = 64
 
 func answerStorage(reach StorageReach) handler {

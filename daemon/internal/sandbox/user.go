@@ -21,8 +21,8 @@ type User struct {
 	Groups []int `json:"groups,omitempty"`
 }
 
-// As runs f with a user's rights on files, on its own thread, since these rights belong to a
-// thread. A thread that cannot get its own rights back ends.
+// As runs f with a user's rights on files, on its own thread, because such rights belong to a
+// thread. If the thread cannot get its own rights back, it ends.
 func (u User) As(f func() error) (err error) {
 	osthread.Own(func() (reusable bool) {
 		reusable, err = u.withRights(f)
@@ -45,8 +45,8 @@ func (u User) withRights(f func() error) (restored bool, err error) {
 	return back == nil, errors.Join(err, back)
 }
 
-// take changes the user for file access of this thread. It makes raw system calls: the library's
-// own functions change all threads.
+// take gives this thread the user's access to files. It makes raw system calls, because the
+// library's functions change all threads.
 func (u User) take() error {
 	list := make([]uint32, len(u.Groups)+1) // never empty: its address is needed
 	for i, g := range u.Groups {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// Program is the server.
+	// Program is the name of the server's program.
 	Program = "qemu-storage-daemon"
 	// ExportName is the export name of a served image.
 	ExportName = "image"
@@ -23,19 +23,19 @@ const (
 
 // Image is an image to serve.
 type Image struct {
-	// Node are the options of QEMU's block node with the image, as for blockdev-add, and Objects
-	// the options of the objects that it names.
+	// Node has the options of QEMU's block node for the image, as for blockdev-add. Objects has
+	// the options of the objects that Node names.
 	Node    map[string]any
 	Objects []string
 	// Files are open files for the server, named by child.FileName.
 	Files []*os.File
-	// Writable: the image is written. An image file is then the first of Files.
+	// Writable is true if the image is written. An image file is then the first of Files.
 	Writable bool
 	// Env is the environment of the server.
 	Env []string
-	// DeathSignal is the signal for the server when this process dies.
+	// DeathSignal is the signal that the server gets when this process dies.
 	DeathSignal syscall.Signal
-	// Confine, if set, is called with the number of the started process.
+	// Confine, if not nil, is called with the id of the started process.
 	Confine func(pid int) error
 	// Start starts the server; nil means child.Start.
 	Start child.Starter

@@ -14,7 +14,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/child"
 )
 
-// EndedError reports that the server ended before it served, with its last output.
+// EndedError means that the server ended before it served the image. It has the server's last
+// output.
 type EndedError struct{ Said string }
 
 func (e *EndedError) Error() string { return Program + ": " + e.Said }
@@ -22,7 +23,6 @@ func (e *EndedError) Error() string { return Program + ": " + e.Said }
 // Find returns the path of the server, or an error if it is not installed.
 func Find() (string, error) { return exec.LookPath(Program) }
 
-// endTimeout is how long a server may take to write its data, and to release the image.
 const endTimeout = 10 * time.Second
 
 const shownBytes = 512
@@ -33,7 +33,7 @@ type process struct {
 	stderr tail
 }
 
-// tail keeps the end of a server's output. A server may run for days, and storage libraries print
+// tail stores the end of a server's output. A server may run for days, and storage libraries print
 // much before the reason of its end.
 type tail struct{ text []byte }
 
@@ -56,8 +56,8 @@ func start(ctx context.Context, image Image, listening *os.File) (*process, erro
 	return p, err
 }
 
-// end makes the server release the image, and kills it if it does not: its storage may be
-// unavailable.
+// end makes the server release the image. If the server does not, for example because its storage
+// is unavailable, end kills it.
 func (p *process) end() error {
 	p.Signal(syscall.SIGTERM)
 	timer := time.NewTimer(endTimeout)
@@ -75,7 +75,7 @@ func (p *process) end() error {
 func (p *process) said() error {
 	<-p.Ended()
 	text := OneLine(string(p.stderr.text))
-	if at := strings.LastIndex(text, "}: "); at >= 0 { // after the arguments that it repeats
+	if at := strings.LastIndex(text, "}: "); at >= 0 { // the reason follows the arguments that the program repeats
 		text = text[at+len("}: "):]
 	}
 	if text == "" && p.Err() != nil {
@@ -84,7 +84,7 @@ func (p *process) said() error {
 	return &EndedError{text}
 }
 
-// OneLine returns the end of a program's output, without line breaks.
+// OneLine returns the end of a program's output without line breaks.
 func OneLine(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
 	if len(text) > shownBytes {

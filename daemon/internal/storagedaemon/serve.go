@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storagedaemon lets qemu-storage-daemon serve one image to this process by NBD, at a
-// socket without a name. It must not know the purpose of the image.
+// Package storagedaemon makes qemu-storage-daemon serve one image to this process by NBD, at a
+// socket without a name. It does not know the purpose of the image.
 package storagedaemon
 
 import (
@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Served is a connection to the server of one image, which has no other client and ends with the
-// connection.
+// Served is a connection to the server of one image. The server has no other client, and ends with
+// the connection.
 type Served struct {
 	*net.UnixConn
 
@@ -31,7 +31,7 @@ type Served struct {
 // the image.
 func (s *Served) Close() error {
 	s.close.Do(func() {
-		if err := s.UnixConn.Close(); !errors.Is(err, net.ErrClosed) { // it may have been handed over
+		if err := s.UnixConn.Close(); !errors.Is(err, net.ErrClosed) { // HandOver may have closed it
 			s.err = err
 		}
 		s.err = errors.Join(s.err, s.server.end())
@@ -39,8 +39,8 @@ func (s *Served) Close() error {
 	return s.err
 }
 
-// HandOver returns the connection as an open file for another process, and closes it in this one.
-// The server runs until Close.
+// HandOver returns the connection as an open file for another process, and closes it in this
+// process. The server runs until Close.
 func (s *Served) HandOver() (*os.File, error) {
 	f, err := s.File()
 	if err != nil {
@@ -53,22 +53,22 @@ func (s *Served) HandOver() (*os.File, error) {
 }
 
 // Serve serves an image, and returns when the server has opened it. It returns an *EndedError if
-// the server ends before, child.ErrNotInstalled if it is not installed, and the cause of ctx if
-// ctx ends first.
+// the server ends before that, child.ErrNotInstalled if the server is not installed, and the cause
+// of ctx if ctx ends first.
 func Serve(ctx context.Context, image Image) (*Served, error) {
 	listening, conn, err := meetingPoint()
 	if err != nil {
 		return nil, fmt.Errorf("make a socket for %s: %w", Program, err)
 	}
 	p, err := start(ctx, image, listening)
-	if err = errors.Join(err, listening.Close()); err != nil { // this process's copy: the server has its own
+	if err = errors.Join(err, listening.Close()); err != nil { // this process's copy of the socket; the server has its own
 		return nil, errors.Join(err, conn.Close())
 	}
 	s := &Served{UnixConn: conn, server: p}
 	if err := greeted(ctx, conn); err != nil {
 		err = errors.Join(context.Cause(ctx), err)
 		if ended := s.Close(); ctx.Err() == nil {
-			err = errors.Join(p.said(), ended) // it has ended, with a reason
+			err = errors.Join(p.said(), ended) // the server has ended, with a reason
 		}
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func Serve(ctx context.Context, image Image) (*Served, error) {
 }
 
 // meetingPoint returns a listening socket with one connection. The socket has no name any more, so
-// no other connection can be made.
+// that no other connection can be made.
 func meetingPoint() (listening *os.File, conn *net.UnixConn, err error) {
 	dir, err := os.MkdirTemp("", "volferry-serve-")
 	if err != nil {
@@ -98,8 +98,8 @@ func meetingPoint() (listening *os.File, conn *net.UnixConn, err error) {
 	return listening, conn, nil
 }
 
-// greeted waits for the server's first byte, without reading it: the server has then opened the
-// image.
+// greeted waits for the server's first byte, without reading it: the server sends it after it has
+// opened the image.
 func greeted(ctx context.Context, conn *net.UnixConn) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()

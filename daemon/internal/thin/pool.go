@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pool is the usage of an LVM thin pool, named VG/POOL.
+// Pool has the usage of an LVM thin pool, and its name VG/POOL.
 type Pool struct {
 	Name string
 	Usage
@@ -20,13 +20,14 @@ type Pool struct {
 
 // Usage is the usage of a thin pool.
 type Usage struct {
-	// Data and Metadata are the used fractions of its space, from 0 to 1; 0 for a failed pool.
+	// Data and Metadata are the used fractions of the pool's space, from 0 to 1. They are 0 for a
+	// failed pool.
 	Data, Metadata float64
 	// Trouble is why the pool accepts no new data, or "".
 	Trouble string
 }
 
-// Device is a device-mapper device that is a thin pool.
+// Device is a thin pool as a device of the device mapper.
 type Device struct {
 	Name   string
 	Number uint64
@@ -41,9 +42,9 @@ func Devices(sys string) ([]Device, error) {
 	var found []Device
 	for _, dir := range dirs {
 		uuid, err := attribute(dir, "dm/uuid")
-		// LVM's UUID format for a thin pool's layer: LVM_UUID_LAYER of lvm2.
+		// LVM gives the device of a thin pool such a UUID (LVM_UUID_LAYER of lvm2).
 		if err != nil || !strings.HasPrefix(uuid, "LVM-") || !strings.HasSuffix(uuid, "-tpool") {
-			continue // or it has gone
+			continue // or the device is gone
 		}
 		name, err := attribute(dir, "dm/name")
 		if err != nil {
@@ -78,7 +79,7 @@ func nameOf(device string) string {
 }
 
 // Status returns the status of a thin pool, for ParseStatus. It does not wait for a suspended
-// pool. control is Control, open for writing; it needs CAP_SYS_ADMIN.
+// pool. control is the device Control, open for writing. It needs CAP_SYS_ADMIN.
 func Status(control *os.File, device uint64) (string, error) {
 	kind, params, err := query(control, device, unix.DM_NOFLUSH_FLAG)
 	if err == nil && kind != "thin-pool" {

@@ -15,14 +15,13 @@ import (
 // Control is the control device of the device mapper.
 const Control = "/dev/mapper/control"
 
-// controlDevice is its number (MAPPER_CTRL_MINOR of linux/miscdevice.h).
 var controlDevice = unix.Mkdev(10, 236)
 
-// answerRoom exceeds the table and the status of one target.
+// answerRoom is more than the table and the status of one target need.
 const answerRoom = 4 << 10
 
-// query returns the kind of a device's only target, and its table if flags request that, else its
-// status. It returns nothing for several targets, or no device-mapper device.
+// query returns the kind of a device's only target, and its status or, if flags request that, its
+// table. It returns empty texts if the device has several targets, or is no device-mapper device.
 func query(control *os.File, device uint64, flags uint32) (kind, params string, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(control.Fd()), &st); err != nil {
@@ -60,7 +59,6 @@ func query(control *os.File, device uint64, flags uint32) (kind, params string, 
 	return text(target.Target_type[:]), text(answer[unix.SizeofDmTargetSpec:]), nil
 }
 
-// encode converts a device number to the device mapper's format (huge_encode_dev of the kernel).
 func encode(device uint64) uint64 {
 	major, minor := uint64(unix.Major(device)), uint64(unix.Minor(device))
 	return minor&0xff | major<<8 | (minor&^0xff)<<12

@@ -22,9 +22,9 @@ import (
 const sectorBytes = 512
 
 // BlockBytes returns the size of a thin volume's blocks if a discarded block reads as zeros,
-// whatever is written to other blocks or to a part of it later. It returns 0 if the device is no
-// thin volume, or its pool does not promise that. control is Control, open for writing; it needs
-// CAP_SYS_ADMIN.
+// whatever is later written to other blocks or to a part of it. It returns 0 if the device is no
+// thin volume, or its pool does not promise that. control is the device Control, open for writing.
+// It needs CAP_SYS_ADMIN.
 func BlockBytes(control *os.File, device uint64) (int64, error) {
 	kind, params, err := query(control, device, unix.DM_STATUS_TABLE_FLAG)
 	if err != nil || kind != "thin" {
@@ -41,8 +41,8 @@ func BlockBytes(control *os.File, device uint64) (int64, error) {
 	return blockBytes(params)
 }
 
-// poolOf parses the table of a thin volume: "MAJOR:MINOR ID [ORIGIN]". ok is false with an
-// external origin, because unwritten blocks then read as the origin and not as zeros.
+// poolOf parses the table of a thin volume: "MAJOR:MINOR ID [ORIGIN]". With an external origin ok
+// is false, because unwritten blocks then read as the origin, not as zeros.
 func poolOf(params string) (device uint64, ok bool) {
 	words := strings.Fields(params)
 	if len(words) != 2 {
@@ -58,7 +58,6 @@ func parseDevice(text string) (device uint64, ok bool) {
 	return unix.Mkdev(uint32(major), uint32(minor)), err1 == nil && err2 == nil
 }
 
-// blockBytes parses the table of a pool: "METADATA DATA BLOCK_SECTORS LOW_WATER N FEATURE...".
 func blockBytes(params string) (int64, error) {
 	words := strings.Fields(params)
 	if len(words) < 3 {

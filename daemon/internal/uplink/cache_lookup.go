@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// KnownInstance returns an instance of this host, by its id, name, or the beginning of its id, from
-// the last view and later grants, without asking the registry.
+// KnownInstance returns an instance of this host by its id, name, or the beginning of its id. It
+// uses the last view and later grants, and does not ask the registry.
 func (m *Memory) KnownInstance(_ context.Context, ref string) (api.Instance, bool) {
 	v, _, _ := m.View()
 	here := slices.DeleteFunc(slices.Clone(v.Instances), func(i api.Instance) bool { return !m.ours(i.Host) })
@@ -34,8 +34,8 @@ func withGranted(inst api.Instance, granted []api.Attachment) api.Instance {
 	return inst
 }
 
-// KnownVolume returns a volume by its id, name, or the beginning of its id, from the last view,
-// with this host's attachments of it.
+// KnownVolume returns a volume of the last view by its id, name, or the beginning of its id, with
+// its attachments at this host.
 func (m *Memory) KnownVolume(ref string) (api.Volume, bool) {
 	v, _, _ := m.View()
 	found := api.Lookup(v.Volumes, ref, func(v *api.Volume) (id, name string) { return v.ID, v.Name })
@@ -54,14 +54,14 @@ func (m *Memory) AttachedHere() []api.Volume {
 	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return len(own[vol.ID]) == 0 })
 }
 
-// VolumesHere returns the volumes of the last view that are this host's, attached or not.
+// VolumesHere returns this host's volumes of the last view, attached or not.
 func (m *Memory) VolumesHere() []api.Volume {
 	v, _, _ := m.View()
 	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return !m.ours(vol.Host) })
 }
 
-// Known returns an attachment of this host, by its id or the beginning of it, from the last view,
-// without asking the registry.
+// Known returns an attachment of this host from the last view, by its id or the beginning of it.
+// It does not ask the registry.
 func (m *Memory) Known(_ context.Context, ref string) (api.Attachment, bool) {
 	found := api.Lookup(m.granted(), ref, func(a *api.Attachment) (id, name string) { return a.ID, "" })
 	if len(found) != 1 {

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Registry is the part of the registry that the uplink needs (client.Registry).
+// Registry has the registry's calls that the uplink makes (client.Registry).
 type Registry interface {
 	Report(ctx context.Context, report api.HostReport) (api.Host, error)
 	RejoinHost(ctx context.Context, host string, in api.HostRejoin) (api.Host, error)
@@ -27,7 +27,7 @@ type Registry interface {
 	Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error)
 }
 
-// Guards keeps domains from being started (package guard).
+// Guards prevents starts of domains (package guard).
 type Guards interface {
 	Set(domainID, owner, reason string) error
 	Clear(domainID, owner string) error
@@ -37,13 +37,12 @@ type Guards interface {
 	List() (map[string]string, error)
 }
 
-// Ops is the uplink's view of the operations of this host.
+// Ops has the calls of the op runner that the uplink makes.
 type Ops interface {
-	// TryLock calls f while no op has one of the keys, and reports whether it did. It does not
-	// wait, because an op may itself wait for the report.
+	// TryLock calls f while no op has one of the keys, and reports whether it called f. It does
+	// not wait for an op, because the op may itself wait for the report.
 	TryLock(keys []string, f func()) bool
-	// Halt returns when no op is at work any more; no op begins before Resume. It may be called
-	// again.
+	// Halt returns when no op is at work. No op begins before Resume. Halt may be called again.
 	Halt(ctx context.Context) error
 	// Resume continues the ops. Each op first checks whether its object still belongs to this host.
 	Resume(ctx context.Context) error
@@ -56,10 +55,10 @@ type Listener interface {
 	Epoch(epoch int64)
 	// RegistryUp is called when the registry can be reached again.
 	RegistryUp()
-	// BeforeHalt is called after a fence of this host. The ops are halted when it returns.
+	// BeforeHalt is called after a fence of this host, before the ops are halted.
 	BeforeHalt(ctx context.Context)
-	// Resumed is called when this host has come back from a fence and its ops continue. After an
-	// error the ops are resumed again, and it is called again.
+	// Resumed is called when this host has come back from a fence and its ops continue. If it
+	// fails, the ops are resumed again, and it is called again.
 	Resumed(ctx context.Context) error
 }
 

@@ -17,7 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A finding is published only once a newer view confirms it, because the view may be old.
+// A finding is a difference. It is published only once a newer view confirms it, because the view
+// may be old.
 type finding struct {
 	Note
 	since time.Time
@@ -27,7 +28,7 @@ type finding struct {
 // Note describes how an instance differs from what Volferry left.
 type Note struct {
 	InstanceID, InstanceName, Text string
-	// RunsElsewhere reports that the guest runs, on disks that are not at the locations of its
+	// RunsElsewhere is true if the guest runs on disks that are not at the locations of its
 	// volumes.
 	RunsElsewhere bool
 }
@@ -43,7 +44,7 @@ type drifts struct {
 	found map[string]finding // by instance id
 }
 
-// Notes returns how instances have changed since Volferry's last operation.
+// Notes returns how instances have changed since Volferry's last operation on them.
 func (d *drifts) Notes() []Note {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -57,7 +58,8 @@ func (d *drifts) Notes() []Note {
 	return out
 }
 
-// find also guards instances that have lost their root without a guard.
+// find adds the differences of instances to their reports. It also guards instances that have lost
+// their root and have no guard.
 func (d *drifts) find(ctx context.Context, reports []api.InstanceReport, doms []hv.Domain, unreadable []hv.UnreadableDomain, open []api.Migration, remark func(instanceID string) string) []api.InstanceReport {
 	all := d.memory.granted()
 	granted, resting := attachmentsBy(all, instanceOf), attachmentsBy(api.NotMoving(all, open), instanceOf)
@@ -82,7 +84,7 @@ func (d *drifts) find(ctx context.Context, reports []api.InstanceReport, doms []
 		if what.NoRoot {
 			d.guardRoot(ctx, inst)
 		}
-		// An error is left to the next report.
+		// After an error the next report tries again.
 		if guards, err := d.guards.Of(inst.ID); err == nil && what.Note == "" {
 			what.Note = instance.OrphanedSave(inst, guards)
 		}
@@ -109,7 +111,6 @@ func hasMoving(atts []api.Attachment, volumes []api.Volume) bool {
 	})
 }
 
-// driftOf is instance.DriftOf, or a note about an unreadable domain.
 func driftOf(inst api.Instance, dom *hv.Domain, unreadable []hv.UnreadableDomain, atts []api.Attachment) instance.Drift {
 	if i := slices.IndexFunc(unreadable, func(d hv.UnreadableDomain) bool { return d.ID == inst.ID }); i >= 0 {
 		return instance.Drift{Note: instance.Unreadable(unreadable[i])}
@@ -151,9 +152,9 @@ func noted(reports []api.InstanceReport, id string, what instance.Drift) []api.I
 }
 
 // guardRoot sets the missing guard of an instance without a root volume, for example after the
-// state directory was restored from a backup. Only ops change this guard otherwise, and one may
-// have ended since the report looked. So guardRoot looks again under the op's key, and leaves the
-// guard to the next report while an op holds the key.
+// state directory was restored from a backup. An op that changes this guard may have ended since
+// the report read the domains. So guardRoot checks again under the op's key. While an op holds the
+// key, it leaves the guard to the next report.
 func (d *drifts) guardRoot(ctx context.Context, inst api.Instance) {
 	d.ops.TryLock([]string{request.PowerKey(inst.ID)}, func() {
 		has, err := d.guards.Has(inst.ID, guard.OwnerRoot)
@@ -168,7 +169,8 @@ func (d *drifts) guardRoot(ctx context.Context, inst api.Instance) {
 	})
 }
 
-// lacksRoot is false if the instance cannot be read.
+// lacksRoot reports whether the instance has no root. It returns false if the instance cannot be
+// read.
 func (d *drifts) lacksRoot(ctx context.Context, id string) bool {
 	inst, known := d.memory.KnownInstance(ctx, id)
 	if !known {

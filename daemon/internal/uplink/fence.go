@@ -11,7 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Admit returns nil if new work may begin on this host, otherwise the fence as an error.
+// Admit returns nil if new work may begin on this host. Otherwise it returns the fence as an
+// error.
 func (u *Uplink) Admit() error {
 	f := u.Fence()
 	if f == nil && u.halted.Load() {
@@ -28,9 +29,9 @@ func (u *Uplink) Admit() error {
 		With("epoch", f.Epoch)
 }
 
-// refused handles an error of the registry for a request under this epoch. A reported fence of
-// this host is first stored. sure is true for a request without another token than the host's
-// epoch; other requests may have an op's older epoch.
+// refused handles the registry's error for a request under this epoch. If the error reports a
+// fence of this host, it first stores the fence. sure is true if the request has no token but the
+// host's epoch; other requests may have an op's older epoch.
 func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	now, known := epochIn(err)
 	switch {
@@ -43,14 +44,14 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 		u.Changed() // the report determines whether the host was fenced
 		return err
 	case now <= epoch:
-		// A host takes on an epoch only when its fence is over, so the registry's attachments are
-		// older: by them the host would stop guests that may run.
+		// A host adopts an epoch only when its fence is over. So the registry's attachments are
+		// older than that, and because of them the host would stop guests that may run.
 		return api.Errorf(api.CodeStaleEpoch, "the registry has this host in epoch %d as fenced or behind, and this host was told of epoch %d: its database is older than that, from a backup it seems; this host does nothing about it until an operator has compared the two", now, epoch).
 			With("epoch", now)
 	}
 	u.announceEpoch(now)
-	// The fence takes effect even if it cannot be stored: the answer to a later process's first
-	// report has it.
+	// The fence takes effect even if it cannot be stored: a later process gets it in the answer to
+	// its first report.
 	keepErr := u.state.updateAnyway(func(m *savedState) {
 		if now > m.Epoch {
 			m.Fence = &Fence{Epoch: now}
@@ -61,14 +62,14 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	return errors.Join(err, keepErr)
 }
 
-// reportFirst reports whether the registry refused a change because this host has not reported
-// since the registry was started, or since it has a pool.
+// reportFirst reports whether the registry refused a change because it needs a report of this host
+// first: since its start it has had none, or none with a new pool.
 func reportFirst(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Details[api.DetailReportFirst] == true
 }
 
-// epochIn returns this host's epoch from a stale_epoch error.
+// epochIn returns this host's epoch at the registry from a stale_epoch error.
 func epochIn(err error) (int64, bool) {
 	var e *api.Error
 	if !errors.As(err, &e) {
@@ -83,7 +84,8 @@ func epochIn(err error) (int64, bool) {
 	return 0, false
 }
 
-// comeBack brings a fenced host back and resumes its ops. A failure repeats all parts (DESIGN.md).
+// comeBack brings a fenced host back and resumes its ops. After a failure all parts are repeated
+// (DESIGN.md).
 func (u *Uplink) comeBack(ctx context.Context) error {
 	if f := u.Fence(); f != nil {
 		if err := u.rejoin(ctx, f); err != nil {
@@ -100,10 +102,10 @@ func (u *Uplink) comeBack(ctx context.Context) error {
 	return nil
 }
 
-// rejoin releases the lost volumes, and then reports that to the registry: the halt of ops may
-// take hours.
+// rejoin releases the lost volumes, and then reports that to the registry. It does not wait long
+// for the halt of ops, which may take hours.
 func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
-	if err := u.reporting.lock(ctx); err != nil { // so that no report of the old epoch overtakes
+	if err := u.reporting.lock(ctx); err != nil { // no report of the old epoch may overtake the rejoin
 		return err
 	}
 	defer u.reporting.unlock()
@@ -116,7 +118,7 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	if err := u.whenHalted(ctx, halt); err != nil {
 		return err
 	}
-	// Again, for disks that an operation connected before it was halted.
+	// An operation may have connected disks before it was halted.
 	if err := u.losses.letGo(ctx); err != nil {
 		return err
 	}
@@ -124,8 +126,8 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	if err != nil {
 		return u.rejoinRefused(f, err)
 	}
-	// More may have been lost between letGo and the rejoin. From here nothing is lost without
-	// another fence.
+	// The host may have lost more between the previous letGo and the rejoin. From now on it loses
+	// nothing without another fence.
 	if err := u.losses.letGo(ctx); err != nil {
 		return err
 	}
@@ -137,7 +139,7 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	return nil
 }
 
-// halt: all calls during one halt return the same channel for its result.
+// halt halts the ops. All calls during one halt return the same channel, which gets the result.
 func (u *Uplink) halt(ctx context.Context) <-chan error {
 	if u.halting == nil {
 		halting := make(chan error, 1)
@@ -152,7 +154,8 @@ func (u *Uplink) halt(ctx context.Context) <-chan error {
 	return u.halting
 }
 
-// haltTimeout bounds an attempt's wait for the halt, before it looks again for lost volumes.
+// haltTimeout is how long an attempt waits for the halt. The next attempt looks for lost volumes
+// again.
 const haltTimeout = 10 * time.Second
 
 func (u *Uplink) whenHalted(ctx context.Context, halt <-chan error) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// View returns the last view, and the time since it was known to be current; false if the registry
-// was never read. The caller must not change the view.
+// View returns the last view, and the time since it was known to be current. ok is false if the
+// registry was never read. The caller must not change the view.
 func (m *Memory) View() (v View, age time.Duration, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -23,8 +23,8 @@ func (m *Memory) View() (v View, age time.Duration, ok bool) {
 	return m.view, max(0, time.Since(since)), !m.view.ReadAt.IsZero()
 }
 
-// KnownAt returns the attachment of a volume at an instance of this host, from the last view. Both
-// may be ids or names.
+// KnownAt returns the attachment of a volume at an instance of this host, from the last view.
+// volume and instance are ids or names.
 func (m *Memory) KnownAt(_ context.Context, volume, instance string) (api.Attachment, bool) {
 	v, _, _ := m.View()
 	for i := range v.Volumes {
@@ -45,9 +45,11 @@ func (m *Memory) KnownAt(_ context.Context, volume, instance string) (api.Attach
 	return all[i], true
 }
 
-// granted: the latest grant of an attachment counts.
+// granted returns this host's attachments. The latest grant of an attachment replaces its row in
+// the view.
 func (m *Memory) granted() []api.Attachment {
-	// Before the view: a grant is dropped when a view that contains it is taken on.
+	// Grants are read before the view: takeOn sets a view before it drops the grants that the view
+	// contains.
 	since := m.state.current().Granted
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,8 +79,8 @@ func instanceOf(a *api.Attachment) string   { return a.InstanceID }
 func volumeOf(a *api.Attachment) string     { return a.VolumeID }
 func attachmentOf(a *api.Attachment) string { return a.ID }
 
-// everGranted returns granted and the previous locations of attachments that moved since the last
-// view: until the next view the guest may have either.
+// everGranted returns the attachments of granted, and the previous locations of attachments that
+// moved since the last view: until the next view the guest may have either.
 func (m *Memory) everGranted() []api.Attachment {
 	out := m.granted()
 	known := attachmentsBy(out, attachmentOf)
@@ -93,7 +95,6 @@ func (m *Memory) everGranted() []api.Attachment {
 	return out
 }
 
-// hasOnly makes these the attachments of the view, durably, and drops the grants since.
 func (m *Memory) hasOnly(now []api.Attachment) error {
 	m.mu.Lock()
 	view := m.view
@@ -108,8 +109,8 @@ func (m *Memory) hasOnly(now []api.Attachment) error {
 	return m.state.update(func(s *savedState) { s.Granted = nil })
 }
 
-// grant stores that the registry has granted attachments, before their disks are connected: a fence
-// must find them.
+// grant stores attachments that the registry has granted. It is called before their disks are
+// connected, so that a fence finds them.
 func (m *Memory) grant(attachments ...api.Attachment) error {
 	m.mu.Lock()
 	m.taken++

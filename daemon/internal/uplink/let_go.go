@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// letGo determines the disks that the host has lost, sets guards, and then stops their instances.
-// It continues after errors, and joins them.
+// letGo determines the disks that the host has lost, sets guards, and then stops the instances
+// with those disks. It continues after errors, and joins them.
 func (l *losses) letGo(ctx context.Context) error {
 	lost, err := l.settleLost(ctx)
 	errs := []error{err}
@@ -35,7 +35,7 @@ func (l *losses) stopAll(ctx context.Context, lost []LostDisk) []error {
 	return errs
 }
 
-// takeAway ensures that a guarded domain is off, and verifies it by a read. It also stops a domain
+// takeAway stops a guarded domain, and verifies by a read that it is off. It also stops a domain
 // that cannot be read.
 func (l *losses) takeAway(ctx context.Context, d LostDisk) error {
 	dom, err := l.hv.Domain(ctx, d.InstanceID)

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Listen registers a listener, and calls it with an earlier process's last epoch, so that older
-// ops check whether they still own their objects. Call it before any op continues.
+// Listen registers a listener, and calls it with the last epoch of an earlier process, so that
+// older ops check whether they still own their objects. Call it before any op continues.
 func (u *Uplink) Listen(l Listener) {
 	u.mu.Lock()
 	u.listeners = append(u.listeners, l)
@@ -46,15 +46,16 @@ func (u *Uplink) resume(ctx context.Context) error {
 	return nil
 }
 
-// ReportMigrations makes reports include this host's open migrations. Before that the registry
-// keeps its earlier data.
+// ReportMigrations makes reports include the host's open migrations. Until it is called, the
+// registry keeps its earlier data of them.
 func (u *Uplink) ReportMigrations(open func(ctx context.Context) ([]api.Migration, error)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.migrations = open
 }
 
-// RemarkInstances makes reports include of's remark, or "", about an unchanged instance.
+// RemarkInstances makes reports include a remark about an instance without a difference. The
+// callback of returns the remark, or "".
 func (u *Uplink) RemarkInstances(of func(instanceID string) string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -92,7 +93,7 @@ func (u *Uplink) publish(host api.Host, err error) {
 	if wasUp && reportLater(err) {
 		u.mu.Unlock()
 		u.cfg.Log.Debug("the registry takes a report later", "err", err)
-		return // the registry answers, and takes other requests
+		return // the registry answers, and accepts other requests
 	}
 	if u.err, u.tried = err, true; err == nil {
 		u.host = host

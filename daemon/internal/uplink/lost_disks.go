@@ -15,11 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// guardOwner owns the guards of this host's fence.
+// guardOwner is the owner of the guards that a fence of this host has set.
 const guardOwner = "fence"
 
-// losses finds the disks that fences have taken from this host, and stops the guests that have
-// them.
 type losses struct {
 	memory   *Memory
 	state    *State
@@ -32,9 +30,9 @@ type losses struct {
 // Lost returns the disks that domains of this host still name and may not use.
 func (l *losses) Lost() []LostDisk { return slices.Clone(l.state.current().Lost) }
 
-// settleLost determines and stores which disks of the domains this host has lost. Only then does
-// the view drop the lost attachments. An error reports that the result is incomplete or not stored;
-// it comes with the known lost disks.
+// settleLost determines and stores which disks of domains this host has lost. After that it drops
+// the lost attachments from the view. After an error it returns the known lost disks: the result
+// is incomplete or not stored.
 func (l *losses) settleLost(ctx context.Context) ([]LostDisk, error) {
 	now, err := l.registry.Attachments(ctx, "", "")
 	if err != nil {
@@ -64,8 +62,8 @@ func (l *losses) goneFrom(own []api.Attachment) []api.Attachment {
 	})
 }
 
-// domainsFor reads the domains. If libvirt does not list them, it reads each domain that may have
-// lost a disk, and returns an error, because there may be others.
+// domainsFor reads the domains. If libvirt cannot list them, it reads each domain that may have
+// lost a disk, and returns an error, because there may be other domains.
 func (l *losses) domainsFor(ctx context.Context, gone []api.Attachment) ([]hv.Domain, []hv.UnreadableDomain, error) {
 	doms, unreadable, blind := hv.Readable(l.hv.Domains(ctx))
 	if blind == nil {
@@ -90,9 +88,9 @@ func (l *losses) domainsFor(ctx context.Context, gone []api.Attachment) ([]hv.Do
 	return doms, unreadable, blind
 }
 
-// findLost returns the domains' disks of gone attachments, and the earlier lost disks that are
-// still named. An unreadable domain counts as having every disk taken from it, because it may write
-// to them.
+// findLost returns the disks of domains on attachments that are gone, and the earlier lost disks
+// that are still named. An unreadable domain counts as having each of its gone disks, because it
+// may write to them.
 func (l *losses) findLost(doms []hv.Domain, unreadable []hv.UnreadableDomain, gone, own []api.Attachment) []LostDisk {
 	names := l.memory.volumeNames()
 	lost := stillNamed(l.Lost(), doms, unreadable, own)
@@ -129,8 +127,8 @@ func (l *losses) findLost(doms []hv.Domain, unreadable []hv.UnreadableDomain, go
 	return lost
 }
 
-// diskOn returns the disk of a domain that has an image in its chain, or mirrors into it. After an
-// error there may be such a disk.
+// diskOn returns the target of a domain's disk that has an image in its chain, or mirrors into it.
+// After an error there may be such a disk.
 func diskOn(dom *hv.Domain, path string) (target string, err error) {
 	_, target, err = location.DiskOf([]hv.Domain{*dom}, path)
 	return target, err
@@ -151,8 +149,8 @@ func covered(dom *hv.Domain, path string, own []api.Attachment) (yes bool, err e
 	return false, err
 }
 
-// stillNamed returns the lost disks that their domain still names without an attachment. An
-// unreadable domain keeps its disks.
+// stillNamed returns the lost disks that their domain still names, and that no own attachment
+// permits. Lost disks of an unreadable domain stay.
 func stillNamed(lost []LostDisk, doms []hv.Domain, unreadable []hv.UnreadableDomain, own []api.Attachment) []LostDisk {
 	out := []LostDisk{}
 	for _, d := range lost {
@@ -176,8 +174,8 @@ func stillNamed(lost []LostDisk, doms []hv.Domain, unreadable []hv.UnreadableDom
 	return out
 }
 
-// reconsider clears the fence's guards of instances that do not name a lost disk any more. An
-// unreadable domain keeps its guard.
+// reconsider clears the fence's guards of instances that name no lost disk any more. An unreadable
+// domain keeps its guard.
 func (l *losses) reconsider(ctx context.Context) {
 	before := l.Lost()
 	if len(before) == 0 {

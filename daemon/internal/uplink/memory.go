@@ -9,23 +9,22 @@ import (
 	"time"
 )
 
-// Memory answers from the last view, and from the attachments that were granted since, without
-// asking the registry. It is safe for concurrent use.
+// Memory answers from the last view and later grants, without asking the registry. It is safe for
+// concurrent use.
 type Memory struct {
 	hostID, hostName string
 	state            *State
 	log              *slog.Logger
 
-	mu sync.Mutex
-	// registered is the name of this host at the registry, "" before the first answer.
+	mu         sync.Mutex
 	registered string
 	view       View
-	// currentAt is when the view was last known to be current; zero for a view of an earlier
+	// currentAt is when the view was last known to be current. It is zero for a view of an earlier
 	// process.
 	currentAt time.Time
 	// viewErr is why the last attempt to read a newer view failed; nil if it succeeded.
 	viewErr error
-	// taken counts the grants of this process, see pendingView.
+	// taken counts the grants of this process (pendingView).
 	taken int64
 }
 

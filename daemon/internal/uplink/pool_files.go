@@ -20,11 +20,9 @@ const filesTimeout = 3 * time.Second
 var errNoAnswer = errors.New("the storage of a file that a domain names does not answer")
 
 type namedFiles struct {
-	real map[string]string
-	// beneath has the lower images of a stopped disk, by the top image's path.
+	real    map[string]string
 	beneath map[string][]string
-	// unread has, by path, the errors of images with unknown lower images.
-	unread map[string]error
+	unread  map[string]error
 }
 
 type placed struct {
@@ -39,7 +37,8 @@ func (n *namedFiles) at(path string) string {
 	return path
 }
 
-// fileLooker reads files, at most once at a time: silent storage may block a read for ever.
+// fileLooker reads files, in one goroutine at a time: storage that does not answer may block a
+// read for ever.
 type fileLooker struct{ busy atomic.Bool }
 
 func (l *fileLooker) look(ctx context.Context, pools []api.Pool, doms []hv.Domain, attachments []api.Attachment, volumes []placed) (*namedFiles, error) {

@@ -14,7 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The registry refuses longer texts, and unprintable characters, which a definition may have.
+// The registry refuses longer texts. It also refuses unprintable characters, which a domain
+// definition may have.
 const (
 	maxUseText = 255
 	maxUsePath = 4095
@@ -31,8 +32,9 @@ func bounded(text string, most int) string {
 }
 
 // addUses adds to pools the files that domains and their managed save images name, except images
-// of their attachments, which the registry knows. A domain may use every pool if it, or its files,
-// could not be read; so may all domains after the error blind.
+// of their attachments, which the registry knows. If a domain or its files could not be read, the
+// domain counts as a possible user of every pool. If blind is not nil, libvirt could not list all
+// domains, and that counts in the same way.
 func addUses(pools []api.Pool, doms []hv.Domain, unreadable []hv.UnreadableDomain, blind error, attachments map[string][]api.Attachment, files *namedFiles) {
 	var unknown []api.PoolUse
 	if blind != nil {
@@ -82,7 +84,8 @@ func (u *use) isIn(p *api.Pool, files *namedFiles) bool {
 	return p.Covers(u.Path) || real.Covers(files.at(u.Path))
 }
 
-// usesOf: a disk with other images than its attachment's is a use.
+// usesOf returns the files that a domain uses. A disk with other images than its attachment's is a
+// use.
 func usesOf(d *hv.Domain, attachments []api.Attachment, files *namedFiles) (uses []use, unknown []api.PoolUse) {
 	mine := map[string]bool{}
 	inPools := map[[2]string]bool{}

@@ -23,8 +23,8 @@ func (u *Uplink) placedVolumes(granted []api.Attachment) []placed {
 	return out
 }
 
-// addVolumes adds to each pool the volumes recorded elsewhere with an image in it through a
-// symbolic link. The registry itself finds the others by path.
+// addVolumes adds a volume to a pool if its image is in the pool through a symbolic link, and its
+// location elsewhere. The registry itself finds the others by path.
 func addVolumes(pools []api.Pool, volumes []placed, files *namedFiles) {
 	for i := range pools {
 		p := &pools[i]

@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Hypervisor is the uplink's part of hv.Hypervisor.
+// Hypervisor has the calls of hv.Hypervisor that the uplink makes.
 type Hypervisor interface {
 	Domains(ctx context.Context) ([]hv.Domain, error)
 	Domain(ctx context.Context, id string) (*hv.Domain, error)

@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// refreshView takes on the view that was read after the previous report, and reads another if the
-// registry has changed. The caller holds reporting; the registry has just confirmed the host's
-// epoch.
+// refreshView makes the view that was read after the previous report the current one. If the
+// registry has changed since, it reads another. The caller holds reporting, and the registry has
+// just confirmed the host's epoch.
 func (u *Uplink) refreshView(ctx context.Context) {
 	if c := u.pendingView; c != nil {
 		u.pendingView = nil
@@ -40,8 +40,8 @@ func (u *Uplink) refreshView(ctx context.Context) {
 	}
 }
 
-// noteViewErr stores why there is no newer view, and logs it once. Otherwise only the view's age
-// would show the fault, because reports are still answered.
+// noteViewErr stores why there is no newer view, and logs it once. Reports are still answered, so
+// otherwise only the view's age would show the fault.
 func (m *Memory) noteViewErr(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return // the daemon ends, or the report's caller has gone
@@ -55,8 +55,7 @@ func (m *Memory) noteViewErr(ctx context.Context, err error) {
 	}
 }
 
-// ViewChecks returns a check for a view that cannot be read; none if the view is current or the
-// next one is not due.
+// ViewChecks returns a check if the last attempt to read a view failed, and otherwise none.
 func (m *Memory) ViewChecks() []api.Check {
 	m.mu.Lock()
 	err := m.viewErr
@@ -74,11 +73,10 @@ func (m *Memory) ViewChecks() []api.Check {
 	return []api.Check{check}
 }
 
-// viewEvery is the least interval between reads of a view: a large registry changes constantly,
+// viewEvery is the shortest interval between reads of a view: a large registry changes constantly,
 // mostly for other hosts.
 const viewEvery = 15 * time.Second
 
-// due reports whether a view must be read: the registry has changed, and viewEvery has passed.
 func (m *Memory) due() bool {
 	now := m.state.current().Mark
 	m.mu.Lock()
@@ -91,7 +89,6 @@ func (m *Memory) due() bool {
 	return m.currentAt.IsZero() || time.Since(m.currentAt) >= viewEvery
 }
 
-// takeOn makes a view the current one, durably.
 func (m *Memory) takeOn(c pendingView) error {
 	if err := writeJSON(m.state.viewPath(), c.view); err != nil {
 		return err
@@ -99,7 +96,7 @@ func (m *Memory) takeOn(c pendingView) error {
 	m.mu.Lock()
 	m.view, m.currentAt, m.viewErr = c.view, c.at, nil
 	m.mu.Unlock()
-	// Earlier grants are in the view, or were released.
+	// The view contains the grants before its read, unless they were released.
 	return m.state.update(func(s *savedState) {
 		s.Granted = slices.DeleteFunc(s.Granted, func(g grant) bool { return g.taken <= c.taken })
 	})

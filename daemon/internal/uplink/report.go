@@ -15,17 +15,15 @@ import (
 )
 
 type reportResult struct {
-	busy bool
-	// blind is libvirt's error if instances are missing.
-	blind error
-	// noPools is libvirt's error if pools are missing.
+	busy    bool
+	blind   error
 	noPools error
 }
 
 func always(api.HostReport) bool { return false }
 
-// report describes the host, sends a report, and handles the answer. It sends nothing if unless,
-// called while no other report is made, returns true for the description.
+// report describes the host, sends the report, and handles the answer. It sends nothing if unless
+// returns true for the report. It calls unless while no other report is made.
 func (u *Uplink) report(ctx context.Context, unless func(api.HostReport) bool) (reportResult, error) {
 	r, out := u.describe(ctx)
 	if err := u.reporting.lock(ctx); err != nil {
@@ -54,7 +52,6 @@ func (u *Uplink) report(ctx context.Context, unless func(api.HostReport) bool) (
 	return out, err
 }
 
-// acceptAnswer stores the registry's answer before it is used.
 func (u *Uplink) acceptAnswer(host api.Host) error {
 	known := u.state.Epoch()
 	if known != 0 && host.Epoch != known {
@@ -69,10 +66,10 @@ func (u *Uplink) acceptAnswer(host api.Host) error {
 	})
 }
 
-// describe describes the host, without the parts that libvirt or the journal cannot report now:
-// the registry keeps its earlier data.
+// describe returns a report of the host. It omits the parts that libvirt or the journal cannot
+// provide now: the registry keeps its earlier data of them.
 func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResult) {
-	// A silent libvirt must not count as a silent registry.
+	// If libvirt does not answer, the registry must not appear unavailable.
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	r = api.HostReport{
@@ -91,7 +88,7 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResu
 		r.Migrations, out.busy = open, len(open) > 0
 	}
 	doms, unreadable, blind := hv.Readable(u.cfg.HV.Domains(ctx))
-	// Before the first view this host cannot distinguish the disks of volumes from others. It
+	// Before the first view this host cannot distinguish the disks of volumes from other disks. It
 	// reports again once it has a view.
 	if _, _, told := u.View(); told {
 		granted := u.granted()
@@ -121,8 +118,8 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResu
 	return r, out
 }
 
-// settled returns the domains with a reportable state. A domain in the middle of a start, a stop
-// or a save is omitted once; if the next report finds the same, something is wrong.
+// settled returns the domains to report. It omits a domain in the middle of a start, a stop or a
+// save once. If the next report finds the same, something is wrong, and the domain is reported.
 func (u *Uplink) settled(doms []hv.Domain) []hv.Domain {
 	passing := map[string]bool{}
 	u.mu.Lock()
@@ -150,8 +147,8 @@ func (u *Uplink) poolOf(p hv.PoolInfo) api.Pool {
 	}
 }
 
-// send sends a report or, if the registry has the same data, its digest. The caller holds
-// reporting.
+// send sends a report. If the registry already has the same data, it sends only a digest. The
+// caller holds reporting.
 func (u *Uplink) send(ctx context.Context, r api.HostReport) (api.Host, error) {
 	now := time.Now()
 	if u.lastReport.covers(r, now) {

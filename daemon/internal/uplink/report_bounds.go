@@ -12,14 +12,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The limits of a report's parts, in bytes. The registry refuses more than httpjson.MaxBodyBytes,
-// and a host with refused reports appears dead.
+// These are the limits of a report's parts, in bytes. The registry refuses a report of more than
+// httpjson.MaxBodyBytes, and a host with refused reports appears dead.
 const (
 	maxUses  = 192 << 10 // the uses of all pools
 	maxNotes = 128 << 10 // the notes of all instances
 )
 
-// boundUses sorts each pool's uses, and truncates them, with the number of omitted uses.
+// boundUses sorts and truncates each pool's uses. The first entry then has the number of omitted
+// uses.
 func boundUses(pools []api.Pool) {
 	for i := range pools {
 		p := &pools[i]
@@ -33,8 +34,8 @@ func boundUses(pools []api.Pool) {
 	}
 }
 
-// usesThatFit returns how many uses fit into so many bytes, and into the permitted number with one
-// entry to spare.
+// usesThatFit returns how many uses fit into so many bytes, and into the permitted number less one
+// entry.
 func usesThatFit(uses []api.PoolUse, bytes int) int {
 	for i := range uses {
 		bytes -= encodedBytes(&uses[i])

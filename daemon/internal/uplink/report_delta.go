@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	// sizesEvery is the least interval of reports of free space alone.
+	// sizesEvery is the shortest interval between reports that have only new free space.
 	sizesEvery = 30 * time.Second
-	// wholeEvery is the interval of full reports, changed or not.
 	wholeEvery = 5 * time.Minute
 )
 
@@ -24,14 +23,13 @@ type lastReport struct {
 	at, heard time.Time
 }
 
-// covers reports whether the registry has the content of r, so that a digest suffices.
 func (l lastReport) covers(r api.HostReport, now time.Time) bool {
 	age := now.Sub(l.at)
 	return age < wholeEvery && l.says(r, age >= sizesEvery)
 }
 
-// says reports whether report r has nothing new, with or without the sizes of pools. Before the
-// first digest every report is new.
+// says reports whether r has nothing new since the last report; with sizes, the sizes of pools
+// count too. Before the first digest every report is new.
 func (l lastReport) says(r api.HostReport, sizes bool) bool {
 	if l.digest == "" || r.Version != l.report.Version || r.BootID != l.report.BootID || !slices.Equal(r.Instances, l.report.Instances) {
 		return false

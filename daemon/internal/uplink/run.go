@@ -34,15 +34,16 @@ func (u *Uplink) Run(ctx context.Context) error {
 	}
 }
 
-// beat returns the time until the next beat. An unchanged host calls the registry only when a
-// report is due.
+// beat handles a fence or reports, and returns the time until the next beat. If the host is
+// unchanged, it calls the registry only when a report is due.
 func (u *Uplink) beat(ctx context.Context, changed bool) time.Duration {
 	if err := u.comeBack(ctx); err != nil {
 		if u.note(err) {
 			u.cfg.Log.Warn("this host was fenced and cannot come back yet", "err", err)
 		}
 		if reportFirst(err) {
-			// The report's epoch is over, but the registry compares the host's mark.
+			// The report has an epoch that is over, but the registry needs the host's mark from
+			// it.
 			_, _ = u.report(ctx, always)
 		}
 		return u.around(retryEvery)
@@ -74,9 +75,9 @@ func (u *Uplink) refresh(ctx context.Context) (reportResult, error) {
 	return u.report(ctx, always)
 }
 
-// ReportNow reports an instance's present state. It returns only libvirt's error, if the report
-// lacked instances. A lost report is repeated later, a deferred report soon, so that a caller who
-// then asks the registry does not get the earlier state.
+// ReportNow sends a report, so that a caller who then asks the registry does not get an instance's
+// earlier state. A lost report is repeated later, and a report that the registry defers, soon.
+// ReportNow returns only libvirt's error, if the report lacked instances.
 func (u *Uplink) ReportNow(ctx context.Context) error {
 	var out reportResult
 	if u.Admit() == nil {
@@ -88,14 +89,15 @@ func (u *Uplink) ReportNow(ctx context.Context) error {
 	return out.blind
 }
 
-// putOffPause is the interval of attempts to send a deferred report, putOffBound an operation's
-// longest wait for that.
+// putOffPause is the interval of attempts to send a report that the registry defers. putOffBound
+// is how long an operation waits for that.
 const (
 	putOffPause = 500 * time.Millisecond
 	putOffBound = 5 * time.Second
 )
 
-// Host returns this host from the registry's last answer, or asks the registry.
+// Host returns this host from the registry's last answer. Before the first answer it sends a
+// report.
 func (u *Uplink) Host(ctx context.Context) (api.Host, error) {
 	if host, known := u.knownHost(); known {
 		return host, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TransitionInstance stores an instance's attachments as grants, before the instance gets a domain
-// here.
+// TransitionInstance changes an instance's state, and stores the instance's attachments as grants
+// before the instance gets a domain here.
 func (s *Site) TransitionInstance(ctx context.Context, opID, ref string, in api.InstanceTransition) (api.ShelvedInstance, error) {
 	got, err := s.Registry.TransitionInstance(ctx, opID, ref, in)
 	if err != nil || in.From != api.InstanceShelvedOffloaded {

@@ -10,22 +10,22 @@ import (
 	"github.com/volferry/volferry/internal/client"
 )
 
-// Site is the registry for this host's operations. Changes carry the present epoch. While this
-// host is fenced nothing is sent, and registry_unavailable makes operations wait. A grant is
-// stored before its disk can be connected, so that a fence finds it.
+// Site has the registry's calls for this host's operations. Changes have the present epoch. While
+// this host is fenced, Site sends no change, and returns registry_unavailable, so that operations
+// wait. It stores a grant before the disk can be connected, so that a fence finds the disk.
 type Site struct {
 	*client.Registry
 	up *Uplink
 }
 
-// Site returns the registry for this host's operations.
+// Site returns the calls of r for this host's operations.
 func (u *Uplink) Site(r *client.Registry) *Site {
 	return &Site{Registry: r.ChangesThrough(u.sendFenced), up: u}
 }
 
-// sendFenced calls send, which sends a change, unless this host is fenced. If a registry that was
-// just started wants a report of this host or its pools first, sendFenced reports, and sends
-// again. After a failed report, or without the pools, the operation must wait.
+// sendFenced calls send, which sends a change, unless this host is fenced. If the registry was
+// just started and first needs a report of this host or its pools, sendFenced reports, and calls
+// send again. If that report fails or lacks the pools, the operation must wait.
 func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	if err := u.Admit(); err != nil {
 		return waiting(err)
@@ -54,12 +54,13 @@ func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	return err
 }
 
-// waiting makes an operation wait until the host is back, and then check whether it may continue.
+// waiting returns err as an error that makes the operation wait for the registry. When the host is
+// back, the operation checks whether it may continue.
 func waiting(err error) error {
 	return api.Errorf(api.CodeRegistryUnavailable, "%v", err)
 }
 
-// RegisterInstance is client.Registry's.
+// RegisterInstance calls client.Registry, and stores the grants.
 func (s *Site) RegisterInstance(ctx context.Context, opID string, in api.InstanceRegister) (api.Instance, error) {
 	inst, err := s.Registry.RegisterInstance(ctx, opID, in)
 	if err != nil {
@@ -72,7 +73,7 @@ func (s *Site) RegisterInstance(ctx context.Context, opID string, in api.Instanc
 	return inst, s.up.grant(granted...)
 }
 
-// ReserveAttachment is client.Registry's.
+// ReserveAttachment calls client.Registry, and stores the grant.
 func (s *Site) ReserveAttachment(ctx context.Context, opID string, in api.AttachmentReserve) (api.Attachment, error) {
 	a, err := s.Registry.ReserveAttachment(ctx, opID, in)
 	if err != nil {
@@ -81,8 +82,8 @@ func (s *Site) ReserveAttachment(ctx context.Context, opID string, in api.Attach
 	return a, s.up.grant(a)
 }
 
-// Attachment also stores a grant that a dead daemon did not store: a resumed operation reads its
-// grant here.
+// Attachment reads an attachment. A resumed operation reads its grant here, so Attachment stores a
+// grant that a dead daemon did not store.
 func (s *Site) Attachment(ctx context.Context, ref string) (api.Attachment, error) {
 	a, err := s.Registry.Attachment(ctx, ref)
 	if err != nil || !s.up.ours(a.Host) {
@@ -91,8 +92,8 @@ func (s *Site) Attachment(ctx context.Context, ref string) (api.Attachment, erro
 	return a, s.up.grantFound(a)
 }
 
-// Attachments also stores grants: in a move with all guests paused the restoring host reads the
-// new location here.
+// Attachments reads attachments, and stores them as grants: in a move with all guests paused the
+// restoring host reads the new location here.
 func (s *Site) Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error) {
 	all, err := s.Registry.Attachments(ctx, volume, instance)
 	if err != nil {
@@ -109,7 +110,7 @@ func (s *Site) Attachments(ctx context.Context, volume, instance string) ([]api.
 	return all, nil
 }
 
-// RegisterMigration is client.Registry's.
+// RegisterMigration calls client.Registry, and stores the grant of the destination.
 func (s *Site) RegisterMigration(ctx context.Context, opID string, in api.MigrationRegister) (api.Migration, error) {
 	m, err := s.Registry.RegisterMigration(ctx, opID, in)
 	if err != nil {
@@ -118,7 +119,7 @@ func (s *Site) RegisterMigration(ctx context.Context, opID string, in api.Migrat
 	return m, s.grantDst(m)
 }
 
-// Migration also stores the destination of an open migration.
+// Migration reads a migration, and stores the grant of an open migration's destination.
 func (s *Site) Migration(ctx context.Context, ref string) (api.Migration, error) {
 	m, err := s.Registry.Migration(ctx, ref)
 	if err != nil || m.State.Final() || m.DstAttachmentID == "" || !s.up.ours(m.Host) {
@@ -127,7 +128,7 @@ func (s *Site) Migration(ctx context.Context, ref string) (api.Migration, error)
 	return m, s.up.grantFound(s.dstOf(m))
 }
 
-// TransitionMigration is client.Registry's.
+// TransitionMigration calls client.Registry, and stores the grant of the destination.
 func (s *Site) TransitionMigration(ctx context.Context, opID, ref string, in api.MigrationTransition) (api.Migration, error) {
 	m, err := s.Registry.TransitionMigration(ctx, opID, ref, in)
 	if err != nil || in.Dst == nil {
@@ -136,8 +137,8 @@ func (s *Site) TransitionMigration(ctx context.Context, opID, ref string, in api
 	return m, s.grantDst(m)
 }
 
-// grantDst stores that the instance may use dst: the guest switches before the registry is
-// informed.
+// grantDst stores that the instance may use the migration's dst: the guest uses dst before the
+// registry has recorded that.
 func (s *Site) grantDst(m api.Migration) error {
 	if m.DstAttachmentID == "" {
 		return nil

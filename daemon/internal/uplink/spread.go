@@ -9,19 +9,19 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// A restart of the registry breaks the polls of all hosts at once. Random delays spread their next
-// calls, attempts and polls.
+// A restart of the registry breaks the polls of all hosts at once. Random delays spread the hosts'
+// next calls.
 
-// retryEvery is the mean interval between attempts to reach a silent registry, or to handle a
-// fence. A large site calls more rarely (retryIn).
+// retryEvery is the mean interval of attempts to reach a registry that does not answer, or to
+// handle a fence. The hosts of a large site try more rarely (retryIn).
 const retryEvery = time.Second
 
-// spreadMax bounds a host's silence after a broken poll: soon after that the registry takes the
-// host for silent (registry/DESIGN.md, section 5).
+// spreadMax is how long a host may be silent after a broken poll: soon after that the registry
+// considers the host silent (registry/DESIGN.md, section 5).
 const spreadMax = 10 * time.Second
 
-// spread returns the time over which this site's hosts call a restarted registry, about a thousand
-// each second, by the report interval.
+// spread returns the time over which this site's hosts call a restarted registry, computed from
+// the report interval: about a thousand hosts each second.
 func (u *Uplink) spread() time.Duration { return min(u.quietFor()/20, spreadMax) }
 
 func (u *Uplink) retryIn() time.Duration { return u.around(max(retryEvery, u.spread())) }
@@ -32,8 +32,8 @@ func (u *Uplink) within(a, b time.Duration) time.Duration {
 	return a + time.Duration(u.random()*float64(b-a))
 }
 
-// afterBrokenPoll waits until the registry may be polled again. A registry that has answered until
-// now may have been restarted, and needs a report first.
+// afterBrokenPoll waits until the registry may be polled again. If the registry has answered until
+// now, it may have been restarted, and needs a report first.
 func (u *Uplink) afterBrokenPoll(ctx context.Context) error {
 	if !u.Up() {
 		return retry.Sleep(ctx, u.retryIn())
@@ -42,7 +42,7 @@ func (u *Uplink) afterBrokenPoll(ctx context.Context) error {
 	err := retry.Sleep(ctx, u.within(0, u.spread()))
 	u.polling.Add(-1)
 	if err != nil {
-		return err //nolint:wrapcheck // it is that of ctx
+		return err //nolint:wrapcheck // it is ctx's error
 	}
 	u.Changed()
 	return retry.Sleep(ctx, retryEvery)

@@ -19,25 +19,25 @@ import (
 )
 
 type savedState struct {
-	// Epoch is the newest epoch that this host took on.
+	// Epoch is the newest epoch that this host has adopted.
 	Epoch int64             `json:"epoch"`
 	Mark  *api.RegistryMark `json:"mark,omitempty"`
-	// Fence is set from when the host detected its fence until it is back.
+	// Fence is set from the time when the host detects its fence until it has come back.
 	Fence *Fence `json:"fence,omitempty"`
 	// Granted has the attachments granted since the view.
 	Granted []grant `json:"granted,omitempty"`
-	// Lost has the disks that a fence took and a domain still names.
+	// Lost has the disks that a fence has taken from this host and that a domain still names.
 	Lost []LostDisk `json:"lost,omitempty"`
 }
 
-// Fence is a host's record of its fence. Epoch is the epoch to come back with.
+// Fence is a host's record of its fence. The host will come back with this Epoch.
 type Fence struct {
 	Epoch int64 `json:"epoch"`
 }
 
 type grant struct {
 	api.Attachment
-	// taken is the order within this process, 0 for an earlier process.
+	// taken is the grant's number in this process, or 0 for a grant of an earlier process.
 	taken int64
 }
 
@@ -66,7 +66,7 @@ func writeJSON(path string, v any) error {
 }
 
 // State is the registry's data that this host must not forget. Open it before any request to the
-// registry, because requests carry the epoch. It is safe for concurrent use.
+// registry, because requests have its epoch. It is safe for concurrent use.
 type State struct {
 	dir string
 
@@ -78,8 +78,8 @@ type State struct {
 	now savedState
 }
 
-// OpenState reads an earlier process's state from a directory. An unreadable file is an error:
-// without its epoch a fenced host could write.
+// OpenState reads an earlier process's state from a directory. It refuses an unreadable file:
+// without the epoch in it a fenced host could write.
 func OpenState(dir string) (*State, error) {
 	s := &State{dir: dir}
 	if err := readJSON(s.path(), &s.now); err != nil {
@@ -91,7 +91,7 @@ func OpenState(dir string) (*State, error) {
 }
 
 // EverRegistered reports whether a registry has ever answered the host with its state in this
-// directory, and so knows the host's id.
+// directory. Such a registry knows the host's id.
 func EverRegistered(dir string) (bool, error) {
 	s := &State{dir: dir}
 	for _, path := range []string{s.path(), s.viewPath()} {
@@ -106,7 +106,7 @@ func (s *State) path() string { return filepath.Join(s.dir, "uplink.json") }
 
 func (s *State) viewPath() string { return filepath.Join(s.dir, "registry-view.json") }
 
-// Epoch returns the newest epoch that this host took on, or 0.
+// Epoch returns the newest epoch that this host has adopted, or 0.
 func (s *State) Epoch() int64 { return s.current().Epoch }
 
 // RegistryID returns the id of this host's last registry, or "".
@@ -132,12 +132,11 @@ func (s *State) current() savedState {
 	return s.now
 }
 
-// update changes the state, durably before any reader sees it. It writes nothing for an unchanged
-// state.
+// update changes the state. The change is durable before any reader sees it. It writes nothing for
+// an unchanged state.
 func (s *State) update(edit func(*savedState)) error { return s.change(edit, false) }
 
-// updateAnyway is update for a change that takes effect even if it cannot be stored; the next
-// change stores it.
+// updateAnyway changes the state even if the change cannot be stored; the next change stores it.
 func (s *State) updateAnyway(edit func(*savedState)) error { return s.change(edit, true) }
 
 func (s *State) change(edit func(*savedState), anyway bool) error {
@@ -179,7 +178,7 @@ type LostDisk struct {
 	VolumeID     string `json:"volume_id"`
 	VolumeName   string `json:"volume_name"`
 	AttachmentID string `json:"attachment_id"`
-	// Unseen: the disk of an unreadable domain is assumed.
+	// Unseen is true if the domain cannot be read, and is assumed to have the disk.
 	Unseen bool `json:"unseen,omitempty"`
 }
 

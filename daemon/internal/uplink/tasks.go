@@ -13,17 +13,15 @@ import (
 )
 
 const (
-	// tasksAtOnce bounds the running tasks; the registry keeps the others.
-	tasksAtOnce = 32
-	// answerRetryMax bounds the pause before an answer is repeated.
+	tasksAtOnce    = 32
 	answerRetryMax = 5 * time.Second
 )
 
 // Perform makes a task's call.
 type Perform func(ctx context.Context, t api.Task) api.TaskAnswer
 
-// RunTasks fetches and answers the registry's tasks for this host, until ctx ends. A task without
-// an answer is sent again by the registry, and the daemon finds its call in the journal.
+// RunTasks fetches and answers the registry's tasks for this host, until ctx ends. The registry
+// sends a task without an answer again, and the daemon then finds the task's call in the journal.
 func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -54,7 +52,7 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 				u.serve(ctx, t, perform)
 			})
 		}
-		// In case the registry answers an empty poll at once.
+		// This pause is for a registry that answers an empty poll at once.
 		if retry.Sleep(ctx, fetchPause) != nil {
 			return nil
 		}

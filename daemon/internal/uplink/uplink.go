@@ -31,12 +31,11 @@ type Uplink struct {
 	// reporting serialises reports, so that the last answer is the newest.
 	reporting ctxMutex
 	files     fileLooker
-	// halted: the ops are halted.
-	halted  atomic.Bool
-	polling atomic.Int32
-	// pendingView is a view without confirmation, guarded by reporting.
+	halted    atomic.Bool
+	polling   atomic.Int32
+	// pendingView is a view that no later report has confirmed. reporting guards it.
 	pendingView *pendingView
-	// halting receives the present halt's result, or is nil. Only Run uses it.
+	// halting gets the result of the present halt. It is nil without a halt. Only Run uses it.
 	halting    chan error
 	lastReport lastReport
 
@@ -50,7 +49,7 @@ type Uplink struct {
 	listeners  []Listener
 	migrations func(ctx context.Context) ([]api.Migration, error)
 	remarks    func(instanceID string) string
-	// passing has the domains in a transient state at the last report.
+	// passing has the domains that were in a transient state at the last report.
 	passing map[string]bool
 }
 
@@ -74,13 +73,14 @@ func New(cfg Config) (*Uplink, error) {
 	return u, nil
 }
 
-// String names the task.
+// String returns the name of the daemon's task.
 func (u *Uplink) String() string { return "registry uplink" }
 
-// Ready is closed after the first attempt: a daemon works without its registry.
+// Ready returns a channel that is closed after the first attempt to report, even if that failed: a
+// daemon works without its registry.
 func (u *Uplink) Ready() <-chan struct{} { return u.ready }
 
-// Changed requests a report soon.
+// Changed makes the uplink report soon.
 func (u *Uplink) Changed() {
 	select {
 	case u.changed <- struct{}{}:
@@ -88,7 +88,6 @@ func (u *Uplink) Changed() {
 	}
 }
 
-// note reports whether the reason is new.
 func (u *Uplink) note(err error) (news bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -103,7 +102,7 @@ func (u *Uplink) knownHost() (api.Host, bool) {
 	return u.host, u.host.ID != ""
 }
 
-// Token returns the token of this host's changes: its id and its present epoch, or 0.
+// Token returns the fencing token of this host's changes: its id and its present epoch, or 0.
 func (u *Uplink) Token() (hostID string, epoch int64) {
 	return u.cfg.HostID, u.state.Epoch()
 }

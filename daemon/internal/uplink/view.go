@@ -8,10 +8,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// View is the registry's last data that this host may see. It has the host's attachments at a
-// fence.
+// View has the registry's last data that this host may see. After a fence it shows which
+// attachments the host had.
 type View struct {
-	// ReadAt is the time of the read, for people; Mark is the registry's mark then.
+	// ReadAt is the time of the read, for people. Mark is the registry's mark at the read.
 	ReadAt      time.Time         `json:"read_at"`
 	Mark        *api.RegistryMark `json:"mark,omitempty"`
 	Hosts       []api.Host        `json:"hosts"`
@@ -24,11 +24,10 @@ type View struct {
 }
 
 // pendingView is a view that was read after a report. It becomes current after a later report
-// under the same epoch: the host was not fenced at the read, so no missing attachment was taken by
-// force.
+// under the same epoch, which proves that the host was not fenced at the read: no attachment is
+// missing because of a fence.
 type pendingView struct {
-	view View
-	at   time.Time
-	// taken is the number of grants before the read.
+	view  View
+	at    time.Time
 	taken int64
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// taken returns the refusal of an image with a holder, or nil.
 func taken(path string, h location.Holder) error {
 	if h.Words == "" {
 		return nil
@@ -32,8 +31,8 @@ func cannotTell(path string, why error) *api.Error {
 	return api.Errorf(api.CodeStateForbidden, "cannot take %s: %v", path, why)
 }
 
-// inPool returns the image at a location in a pool, or nil. A missing or inactive pool is an
-// error, because its content is unknown. Errors are typed for the runner.
+// inPool returns the image at a location in a pool, or nil if there is none. A missing or inactive
+// pool is an error, because its content is unknown. Errors are typed for the runner.
 func (e *env) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, error) {
 	pools, err := e.Pools.Pools(ctx)
 	if err != nil {
@@ -49,8 +48,6 @@ func (e *env) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, error
 	return found, request.HV(err)
 }
 
-// checkUnused refuses an image that a domain of this host names, or that the kernel reports in
-// use. The refusal begins with verdict; errors are typed for the runner.
 func (e *env) checkUnused(ctx context.Context, path, verdict string) error {
 	if err := e.checkNamed(ctx, path, "", verdict); err != nil {
 		return err
@@ -58,8 +55,8 @@ func (e *env) checkUnused(ctx context.Context, path, verdict string) error {
 	return e.checkHeld(ctx, path, verdict)
 }
 
-// checkNamed refuses an image that a domain of this host, except the domain with the id may,
-// names.
+// checkNamed refuses an image that a domain of this host names. It ignores the domain with the id
+// may.
 func (e *env) checkNamed(ctx context.Context, path, may, verdict string) error {
 	doms, err := e.Guests.Domains(ctx)
 	if err != nil {
@@ -85,7 +82,7 @@ func (e *env) checkRecorded(ctx context.Context, vol api.Volume, verdict string)
 }
 
 // checkLeft refuses to delete a volume while a domain of this host names its released source: the
-// guest may be back on that, and only the volume has the writes made between.
+// guest may use the source again, and only the volume has the writes made before that.
 func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
 	if e.Left == nil {
 		return nil
@@ -111,7 +108,7 @@ func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
 	return nil
 }
 
-// checkNoClone refuses to delete an image with a linked clone over it that this host sees: a clone
+// checkNoClone refuses to delete an image if this host sees a linked clone over it. Such a clone
 // need not be a volume or have a guest.
 func (e *env) checkNoClone(ctx context.Context, path, verdict string) error {
 	pools, err := e.Pools.Pools(ctx)

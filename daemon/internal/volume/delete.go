@@ -18,10 +18,10 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Delete deletes an unused volume with its bytes, and returns the volume as it was. A block device
-// outside pools stays. ref is the volume's id, name, or the beginning of its id. With force it
-// also deletes a volume with incomplete bytes (creating, deleting, error), but never an attached
-// or moving volume. A repeated request gets the same answer.
+// Delete deletes an unused volume and its image, and returns the volume as it was. It keeps a
+// block device outside pools. ref is the volume's id, name, or the beginning of its id. With force
+// it also deletes a volume with incomplete bytes (creating, deleting, error), but never an
+// attached or moving volume. A repeated request gets the same answer.
 func (m *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api.VolumeRegister, error) {
 	body := any(ref)
 	if force {
@@ -47,8 +47,8 @@ type forcedDeleteBody struct {
 }
 
 // endParkedOps continues each op on the volume that waits for the operator, and waits for its end,
-// before the deletion begins. It returns an error if an op still cannot end. gone reports that an
-// ended deletion has succeeded.
+// before the deletion begins. It returns an error if an op still cannot end. gone is true if one
+// of the ops was a deletion and has now succeeded.
 func (m *Manager) endParkedOps(ctx context.Context, opID, ref string) (was api.VolumeRegister, gone bool, err error) {
 	known, err := request.Known(ctx, m.admission.Runner, opID)
 	if known || err != nil {
@@ -134,7 +134,7 @@ func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 		if err := m.rules.CheckOpen(vol.Location.Path); err != nil {
 			return in, image.Prefixed("cannot delete volume "+vol.Name, err)
 		}
-		// An inactive pool, with unknown content, is no reason to forget the volume.
+		// The content of an inactive pool is unknown; that is no reason to forget the volume.
 		_, err := m.env.inPool(ctx, vol.Location)
 		return in, err
 	}
@@ -149,7 +149,7 @@ func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 	return in, err
 }
 
-// checkReach refuses another host's volume outside pools that both hosts see.
+// checkReach refuses another host's volume, unless it is in a pool that both hosts see.
 func (m *Manager) checkReach(ctx context.Context, vol api.Volume, id string) error {
 	owner, err := m.env.Registry.Host(ctx, vol.Host)
 	if err == nil && owner.ID == id {
@@ -173,7 +173,8 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, id string) err
 	return nil
 }
 
-// checkIdle refuses a volume in use by the registry, which decides when the volume is claimed.
+// checkIdle refuses a volume that the registry has as in use. The claim of the volume repeats this
+// check.
 func checkIdle(vol api.Volume, force bool) error {
 	cannot := func(code api.Code, format string, args ...any) *api.Error {
 		return api.Errorf(code, "cannot delete volume %s: %s", vol.Name, fmt.Sprintf(format, args...))

@@ -26,22 +26,21 @@ const (
 	stepNameRecord      = "record"
 )
 
-// input is the input of a volume's ops except a resize.
 type input struct {
-	// Volume is registered, or deleted from the registry.
+	// Volume is the volume to register or to delete.
 	Volume api.VolumeRegister `json:"volume"`
-	// Unlink is the file to remove outside pools: its path without links, because the removal of a
-	// link would leave the bytes.
+	// Unlink is the file to remove if the volume is outside pools. Its path has no links, because
+	// the removal of a link would leave the bytes.
 	Unlink string `json:"unlink,omitempty"`
-	// From is the status of a volume that is claimed for deletion, by default available.
+	// From is the status of the volume before it is claimed for deletion; empty means available.
 	From api.VolumeStatus `json:"from,omitempty"`
 	request.Body
 }
 
-// Keys implements request.Input: the ops of a volume run one after the other.
+// Keys implements request.Input. The ops of a volume run one after the other.
 func (in *input) Keys() []string { return []string{request.VolumeKey(in.Volume.ID)} }
 
-// Group implements request.Input: the op is alone in its group.
+// Group implements request.Input. The op is alone in its group.
 func (in *input) Group() string { return "" }
 
 func (in *input) from() api.VolumeStatus { return cmp.Or(in.From, api.VolumeAvailable) }

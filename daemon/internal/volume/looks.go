@@ -19,11 +19,11 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// looksEvery is the interval of looks at this host's images. A `virsh blockresize`, a `qemu-img
-// resize` or an extended logical volume causes no event.
+// looksEvery is the interval between reads of this host's images. A `virsh blockresize`, a
+// `qemu-img resize` or an extended logical volume causes no event.
 const looksEvery = 30 * time.Second
 
-// Run looks at the images of this host's volumes at intervals, until ctx ends. The registry then
+// Run reads the images of this host's volumes at intervals, until ctx ends. The registry then
 // stores the sizes of grown images, and missing identities of devices.
 func (m *Manager) Run(ctx context.Context) error {
 	tick := time.NewTicker(looksEvery)
@@ -39,8 +39,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// lookAtImages looks at every image once. warned has the last warning by volume id, so that the
-// log has it once.
+// lookAtImages reads every image once. warned has the last warning by volume id, so that the log
+// has each warning once.
 func (m *Manager) lookAtImages(ctx context.Context, warned map[string]string) {
 	id, err := m.host(ctx)
 	if err != nil {
@@ -69,8 +69,9 @@ func (m *Manager) lookAtOne(ctx context.Context, v *api.Volume, warned map[strin
 	}
 }
 
-// lookAt has the registry store size and identity of a volume's image. It returns an error if the
-// image is smaller, or not the volume's. It ignores a missing or unreadable image.
+// lookAt reads a volume's image, and has the registry store its size and identity. It returns an
+// error if the image is smaller than the volume, or not the volume's. It ignores a missing or
+// unreadable image.
 func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 	info, err := m.env.Images.Inspect(ctx, v.Location)
 	if err != nil {
@@ -105,8 +106,8 @@ func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 	return err
 }
 
-// openInGuests refuses an image that the running guest of its volume does not have open: another
-// image has that path now.
+// openInGuests refuses the image at the volume's path if a running guest of the volume does not
+// have it open: another image has the path now.
 func (m *Manager) openInGuests(ctx context.Context, v *api.Volume) error {
 	if !medium.Of(v.Location.Path).Witnessed {
 		return nil
@@ -128,8 +129,8 @@ func (m *Manager) openInGuests(ctx context.Context, v *api.Volume) error {
 	return nil
 }
 
-// looksAfter reports whether this host looks at a volume: it has a guest of the volume or, for an
-// unattached volume, the image. Moving volumes are excluded.
+// looksAfter reports whether this host reads the image of a volume: it has a guest of the volume
+// or, for an unattached volume, the image. It returns false for a moving volume.
 func looksAfter(v *api.Volume, host api.Host) bool {
 	mine := func(name string) bool { return name == host.Name || name == host.ID }
 	if v.MigrationID != "" || v.Location.Path == "" || (v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse) {

@@ -16,7 +16,7 @@ import (
 type Config struct {
 	// Rules limit where an image that is adopted by path may be.
 	Rules location.Rules
-	// SharedPools are shared pools in addition to pools of a shared type.
+	// SharedPools are shared pools, in addition to pools of a shared type.
 	SharedPools []string
 }
 
@@ -30,8 +30,8 @@ type Manager struct {
 	log       *slog.Logger
 }
 
-// New returns a manager and registers its plans with the runner. journal is the runner's. host
-// returns this host's id once the registry has sent it.
+// New returns a manager and registers its plans with the runner. journal is the runner's journal.
+// host returns this host's id once the registry has sent it.
 func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host func(context.Context) (id string, err error), log *slog.Logger) *Manager {
 	m := &Manager{
 		rules:  cfg.Rules,

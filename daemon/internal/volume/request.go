@@ -13,7 +13,8 @@ import (
 )
 
 // perform runs a request's op, or finds the op of a repeated request, and returns its final
-// status; an undone op is an error. doing describes the op for a caller who cannot wait.
+// status. It returns an error if the op was undone. doing describes the op for a caller who cannot
+// wait longer.
 func (m *Manager) perform(ctx context.Context, req request.Request, doing string) (op.Status, error) {
 	if _, err := m.admission.Submit(ctx, req); err != nil {
 		return op.Status{}, err

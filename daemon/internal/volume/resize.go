@@ -14,10 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// Resize makes a volume larger: unattached, at an instance that is off, or at a running guest,
-// which sees the new size at once. It returns the volume when image, guest and registry have the
-// size, which may be so already. ref is the volume's id, name, or the beginning of its id. A
-// repeated request gets the same answer.
+// Resize makes a volume larger. The volume may be unattached, at an instance that is off, or at a
+// running guest, which sees the new size at once. It returns the volume when image, guest and
+// registry have the size; they may have it before. ref is the volume's id, name, or the beginning
+// of its id. A repeated request gets the same answer.
 func (m *Manager) Resize(ctx context.Context, opID, ref string, asked api.VolumeResize) (api.Volume, error) {
 	_, err := m.admission.Submit(ctx, request.Request{
 		OpID: opID, Kind: kindResize, Body: resizeBody{ref, asked},
@@ -26,7 +26,8 @@ func (m *Manager) Resize(ctx context.Context, opID, ref string, asked api.Volume
 	if err != nil {
 		return api.Volume{}, err
 	}
-	// It does not wait for a migration of another volume of the instance, which may take hours.
+	// The caller does not wait for a migration of another volume of the instance, which may take
+	// hours.
 	if _, err := m.admission.Granted(ctx, opID, stepNameReserve); err != nil {
 		return api.Volume{}, err
 	}
@@ -125,8 +126,8 @@ func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 	return in.part().check(ctx, m.env, info.SizeBytes)
 }
 
-// checkPlace refuses an image in a forbidden place. An instance's image may be anywhere, unless
-// its path is a link.
+// checkPlace refuses an image in a forbidden place. The image of an instance may be anywhere,
+// unless its path is a link.
 func (m *Manager) checkPlace(ctx context.Context, in *resizeInput) error {
 	return m.rules.CheckHeld(ctx, m.env.holders(), in.Location, in.verdict(), in.InstanceID)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// checkVolume refuses a volume that the registry would not reserve for a resize now.
 func (in *resizeInput) checkVolume(vol api.Volume) error {
 	switch kind := medium.Of(vol.Location.Path); {
 	case vol.MigrationID != "":
@@ -39,8 +38,8 @@ func (in *resizeInput) checkVolume(vol api.Volume) error {
 	return in.cannot(api.CodeVolumeNotAvailable, "it is %s", vol.Status).With("status", vol.Status)
 }
 
-// checkHolder refuses a volume if its instance contradicts the registry, or its disk cannot grow.
-// Errors are typed for the runner.
+// checkHolder refuses a volume if its instance contradicts the registry, or if its disk cannot
+// grow. Errors are typed for the runner.
 func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) error {
 	if err := request.AtHome(in.verdict(), dom); err != nil {
 		return err
@@ -73,8 +72,8 @@ func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) 
 	return e.checkHeld(ctx, in.Location.Path, in.verdict())
 }
 
-// checkDisk refuses a disk that is not exactly the volume's image, or hides the image's growth
-// from the guest.
+// checkDisk refuses a disk that is not exactly the volume's image, or that hides the image's
+// growth from the guest.
 func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 	same, err := location.SameImage(disk.Top().Path, in.Location.Path)
 	switch {
@@ -96,8 +95,8 @@ func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 	return nil
 }
 
-// isOn reports whether a disk is exactly on the volume, with the old size or, after an unfinished
-// op, with a larger part of the image.
+// isOn reports whether a disk is exactly the volume, with its old size. After an unfinished op the
+// disk may have a larger part of the image.
 func (in *resizeInput) isOn(disk *hv.Disk) bool {
 	return location.HasVolume(disk, in.part().on(disk), disk.Top().Type == hv.SourceBlock)
 }

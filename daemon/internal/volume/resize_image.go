@@ -37,7 +37,6 @@ func (e *env) checkGrowth(in *resizeInput, addedBytes int64) error {
 		With("free_bytes", free).With("needed_bytes", addedBytes)
 }
 
-// tooSmall returns the refusal of a device that only its owner can extend.
 func (in *resizeInput) tooSmall(found int64) error {
 	return in.cannot(api.CodeUnsupportedDisk, "%s is a block device of %s, and a device is made larger where it was made (of LVM with `%s`); do that, and ask again for the size that it has then: its guest and the registry get it",
 		in.Location.Path, humanize.ExactBytes(found), shell.ExtendVolume(in.Location.Path, in.SizeBytes)).With("found_bytes", found).With("size_bytes", in.SizeBytes)

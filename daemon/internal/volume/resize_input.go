@@ -17,21 +17,20 @@ type resizeBody struct {
 	In     api.VolumeResize `json:"in"`
 }
 
-// resizeInput is the input of a resize.
 type resizeInput struct {
 	VolumeID   string       `json:"volume_id"`
 	VolumeName string       `json:"volume_name"`
 	Location   api.Location `json:"location"`
 	Block      bool         `json:"block,omitempty"`
-	// Extends reports that the pool extends the device.
+	// Extends is true if the pool extends the device.
 	Extends   bool  `json:"extends,omitempty"`
 	SizeBytes int64 `json:"size_bytes"`
-	// InstanceID has the volume as Device; empty if there is none.
+	// InstanceID is the instance that has the volume as Device. It is empty if there is none.
 	InstanceID   string `json:"instance_id,omitempty"`
 	InstanceName string `json:"instance_name,omitempty"`
 	Device       string `json:"device,omitempty"`
 
-	// The op's fencing tokens.
+	// Host, Epoch and Generation are the fencing tokens of the op.
 	Host       string `json:"host"`
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
@@ -47,7 +46,7 @@ func (in *resizeInput) Keys() []string {
 	return keys
 }
 
-// Group implements request.Input: the op is alone in its group.
+// Group implements request.Input. The op is alone in its group.
 func (in *resizeInput) Group() string { return "" }
 
 func (in *resizeInput) image() hv.Image { return location.Image(in.Location, in.Block) }

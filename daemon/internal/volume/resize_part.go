@@ -9,14 +9,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A part is the part of its image that a volume is: all of it, or its beginning.
+// A part is how much of its image a volume is: the whole image, or the image's beginning.
 type part interface {
-	// check refuses a resize that an image of foundBytes does not permit.
+	// check refuses a resize that is impossible with an image of foundBytes.
 	check(ctx context.Context, e *env, foundBytes int64) error
-	// bytes returns the volume's size, if its image has imageBytes and dom, or no instance if nil,
-	// has the volume.
+	// bytes returns the volume's size if its image has imageBytes. dom is the instance with the
+	// volume, or nil.
 	bytes(dom *hv.Domain, imageBytes int64) int64
-	// on returns the volume's location with the size that a disk with the volume has.
+	// on returns the volume's location with the size that disk, a disk on the volume, may have.
 	on(disk *hv.Disk) api.Location
 }
 

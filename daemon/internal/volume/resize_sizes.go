@@ -10,12 +10,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// sizes has the image's size, and the size that the running guest sees.
+// sizes has the volume's size in its image, and the size that the running guest sees.
 type sizes struct {
 	image int64
-	// dom has the volume, or is nil.
-	dom *hv.Domain
-	// guest is the disk's size in dom's process, if the process has the image.
+	dom   *hv.Domain
+	// guest is the disk's size in dom's process. It is nil if no process has the image.
 	guest *int64
 }
 
@@ -23,7 +22,6 @@ func (s sizes) are(bytes int64) bool {
 	return s.image == bytes && (s.guest == nil || *s.guest == bytes)
 }
 
-// sizesNow reads the sizes, with errors typed for the runner.
 func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err error) {
 	info, err := e.inspect(ctx, in)
 	if err != nil {
@@ -55,7 +53,6 @@ func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err err
 	return now, nil
 }
 
-// has reports whether a domain's process has exactly the volume's image as its disk.
 func (in *resizeInput) has(dom *hv.Domain) bool {
 	disk := dom.LiveDisk(in.Device)
 	return disk != nil && in.checkDisk(disk, dom) == nil

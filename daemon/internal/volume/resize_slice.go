@@ -15,9 +15,9 @@ import (
 )
 
 // A beginning is the part of a volume that is only the beginning of its image
-// (api.Location.IsSlice), and gets more of the image. The image does not change: the instance's
-// definition and the registry have the part's size. QEMU cannot enlarge the part of a running
-// guest.
+// (api.Location.IsSlice). A resize gives it more of the image. The image does not change: the
+// instance's definition and the registry have the part's size. QEMU cannot enlarge the part of a
+// running guest.
 type beginning struct{ in *resizeInput }
 
 func (b beginning) check(ctx context.Context, e *env, foundBytes int64) error {
@@ -31,7 +31,6 @@ func (b beginning) check(ctx context.Context, e *env, foundBytes int64) error {
 	return b.checkSize(foundBytes, dom)
 }
 
-// checkSize refuses a size beyond the image, and a running guest.
 func (b beginning) checkSize(foundBytes int64, dom *hv.Domain) error {
 	in, l := b.in, b.in.Location
 	switch {
@@ -52,8 +51,8 @@ func (b beginning) checkSize(foundBytes int64, dom *hv.Domain) error {
 	return nil
 }
 
-// bytes takes the size from the instance's definition. Without an instance this host has no such
-// size, and nothing remains to be done.
+// bytes returns the size in the instance's definition. Without an instance no size on this host
+// has to change, and it returns the requested size.
 func (b beginning) bytes(dom *hv.Domain, imageBytes int64) int64 {
 	if dom == nil {
 		return b.in.SizeBytes
@@ -61,7 +60,6 @@ func (b beginning) bytes(dom *hv.Domain, imageBytes int64) int64 {
 	return sliceOf(dom.ConfigDisk(b.in.Device), imageBytes)
 }
 
-// sliceOf returns the size of a disk's part of its image, or all of it.
 func sliceOf(disk *hv.Disk, imageBytes int64) int64 {
 	if disk == nil || disk.Top().SliceBytes == 0 {
 		return imageBytes
@@ -69,7 +67,7 @@ func sliceOf(disk *hv.Disk, imageBytes int64) int64 {
 	return disk.Top().SliceBytes
 }
 
-// on accepts the old size and, after an unfinished op, a larger part of the image.
+// on permits the old size and, after an unfinished op, a larger part of the image.
 func (b beginning) on(disk *hv.Disk) api.Location {
 	l := b.in.Location
 	switch has := disk.Top().SliceBytes; {

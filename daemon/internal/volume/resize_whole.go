@@ -13,10 +13,9 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// A whole is the part of a volume that is all of its image. A resize makes the image larger.
+// A whole is the part of a volume that is its whole image. A resize makes the image larger.
 type whole struct{ in *resizeInput }
 
-// check refuses an image that is larger than the requested size, and an image that cannot grow.
 func (w whole) check(ctx context.Context, e *env, foundBytes int64) error {
 	in, l := w.in, w.in.Location
 	switch {
@@ -33,7 +32,6 @@ func (w whole) check(ctx context.Context, e *env, foundBytes int64) error {
 	return nil
 }
 
-// checkExtension refuses a block device that its pool cannot extend.
 func (e *env) checkExtension(ctx context.Context, in *resizeInput, found int64) error {
 	if in.Location.Pool == "" {
 		return in.tooSmall(found)

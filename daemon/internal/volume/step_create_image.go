@@ -14,16 +14,14 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// claimNote is the note about a new image, written when its place is seen to be empty, and again
-// when it exists.
+// claimNote is the record about a new image. It is written when its place is seen to be empty, and
+// again when the image exists.
 type claimNote struct {
 	Ours bool `json:"ours"`
-	// Print is the fingerprint of the pool's new image; empty until it is known.
+	// Print is the fingerprint of the new image. It is empty until the fingerprint is known.
 	Print string `json:"print,omitempty"`
 }
 
-// stepCreateImage makes the image of the volume in its pool. Its output is the location with the
-// pool's path.
 func (e *env) stepCreateImage() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		var note claimNote
@@ -76,8 +74,8 @@ func (e *env) stepCreateImage() op.Step {
 	return step(stepNameCreateImage, do, undo, observe)
 }
 
-// noteMade notes the pool's new image, once QEMU can open it. If that fails it deletes the image,
-// which would have no known owner.
+// noteMade records the pool's new image once QEMU can open it. If that fails, it deletes the
+// image, because no record would have its owner.
 func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, made *hv.PoolVolume) error {
 	var err error
 	if l.Format == api.FormatRaw && !made.Block && l.WholeBytes()%image.MaxAlignBytes != 0 {
@@ -96,8 +94,8 @@ func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, made *hv.
 	return errors.Join(err, e.Pools.DeleteVolume(context.WithoutCancel(ctx), l.Pool, l.Name))
 }
 
-// isMade reports whether the op is known to have made an image in the pool, by the journal's
-// fingerprint or, without one, the pool's record.
+// isMade reports whether this op is known to have made the image found in the pool. The journal's
+// fingerprint shows that or, without a fingerprint, the pool's record.
 func (e *env) isMade(ctx context.Context, opID string, found *hv.PoolVolume, note claimNote) (bool, error) {
 	if !note.Ours {
 		return false, nil
@@ -112,7 +110,6 @@ func (e *env) isMade(ctx context.Context, opID string, found *hv.PoolVolume, not
 	return now == note.Print, err
 }
 
-// takeMade accepts the image at the volume's place if an interrupted attempt of this op made it.
 func (e *env) takeMade(ctx context.Context, r *op.Run, l api.Location, found *hv.PoolVolume, note claimNote) error {
 	mine, err := e.isMade(ctx, r.OpID(), found, note)
 	switch {
@@ -129,7 +126,7 @@ func (e *env) takeMade(ctx context.Context, r *op.Run, l api.Location, found *hv
 	return e.notOurs(ctx, r, placeTaken(l))
 }
 
-// notOurs refuses with why, and notes that the op must not delete the image.
+// notOurs records that the op must not delete the image, and returns why.
 func (e *env) notOurs(ctx context.Context, r *op.Run, why *api.Error) error {
 	if err := r.Note(ctx, claimNote{Ours: false}); err != nil {
 		return err

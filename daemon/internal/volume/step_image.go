@@ -14,12 +14,11 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// stepRemoveImage deletes the volume's bytes, except a block device outside pools.
 func (e *env) stepRemoveImage() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		l := in.Volume.Location
-		// Again, after a possibly long time: a file that a guest has open can be unlinked, and its
-		// owner would notice too late.
+		// This check is repeated, because much time may have passed: a file that a guest has open
+		// can be unlinked, and its owner would notice too late.
 		if err := e.checkUnused(ctx, l.Path, "cannot delete volume "+in.Volume.Name); err != nil {
 			return err
 		}
@@ -45,8 +44,8 @@ func (e *env) stepRemoveImage() op.Step {
 		if err != nil || found == nil {
 			return err
 		}
-		// A volume that was adopted, or has moved, under another name of its image keeps that
-		// name: /dev/mapper/vg-lv, or a link to the pool.
+		// A volume that was adopted or moved with another path of its image keeps that path:
+		// /dev/mapper/vg-lv, or a link to the pool.
 		if same, err := location.SameImage(found.Path, l.Path); err != nil {
 			return cannotTell(l.Path, err)
 		} else if !same {
@@ -65,9 +64,9 @@ func (e *env) stepRemoveImage() op.Step {
 	return step("remove_image", do, nil, observe)
 }
 
-// hasPlace reports whether the registry still has the volume in this status, so that its place is
-// this op's. After a fence another host may have deleted the volume by force and have another
-// volume there.
+// hasPlace reports whether the registry still has the volume in this status, so that its place
+// belongs to this op. After a fence another host may have deleted the volume by force and have
+// another volume there.
 func (e *env) hasPlace(ctx context.Context, in *input, status api.VolumeStatus) (bool, error) {
 	vol, found, err := e.registered(ctx, in)
 	return found && vol.Status == status, err
@@ -76,7 +75,7 @@ func (e *env) hasPlace(ctx context.Context, in *input, status api.VolumeStatus) 
 func (e *env) observeUnlinked(ctx context.Context, in *input) (op.Observation, error) {
 	at := in.Volume.Location
 	if !medium.Of(at.Path).Deletable {
-		return op.Done, nil // its image stays
+		return op.Done, nil // the image stays
 	}
 	at.Path = in.Unlink
 	info, err := e.Images.Inspect(ctx, at)

@@ -13,13 +13,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// stepRegister takes the volume's name and place in the registry. check, if not nil, inspects the
-// image while no other request can take it. Its output is the volume.
+// stepRegister registers the volume, with its name and place. check, if not nil, inspects the
+// image while no other request can take it. The step's output is the volume.
 func (e *env) stepRegister(check func(context.Context, api.Location) error) op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.register(ctx, r.OpID()+".register", in, check)
 	}
-	// Only a row with our id is ours: a taken name needs no undo.
+	// The undo deletes only a row with this op's volume id. A taken name needs no undo.
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.forget(ctx, r.OpID()+".unregister", in)
 	}
@@ -33,8 +33,8 @@ func (e *env) stepRegister(check func(context.Context, api.Location) error) op.S
 	return step(stepNameRegister, do, undo, observe)
 }
 
-// register takes the volume's place, unless its image has another owner under a name that the
-// registry does not know.
+// register registers the volume, unless its image has another owner under a path that the registry
+// does not know.
 func (e *env) register(ctx context.Context, opID string, in *input, check func(context.Context, api.Location) error) error {
 	path := in.Volume.Location.Path
 	holder, err := e.Claims.Take(ctx, path, location.Self{VolumeID: in.Volume.ID}, func() error {
@@ -55,8 +55,8 @@ func (e *env) register(ctx context.Context, opID string, in *input, check func(c
 	return taken(path, holder)
 }
 
-// checkStillThere refuses a missing image: its previous user may have deleted it, as the end of a
-// move deletes its source.
+// checkStillThere refuses a missing image: its previous user may have deleted it, for example at
+// the end of a move.
 func (e *env) checkStillThere(ctx context.Context, l api.Location) error {
 	_, err := e.Images.Inspect(ctx, l)
 	if errors.Is(err, image.ErrAbsent) {
@@ -69,8 +69,8 @@ func noImage(path string) *api.Error {
 	return api.Errorf(api.CodeNotFound, "there is no image at %s", path)
 }
 
-// stepPublish reports a usable volume to the registry, with its image's location. Its output is
-// the volume.
+// stepPublish reports to the registry that the volume is usable, with its image's location. Its
+// output is the volume.
 func (e *env) stepPublish() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		var made api.Location
@@ -81,7 +81,7 @@ func (e *env) stepPublish() op.Step {
 		_, err := e.Changes.TransitionVolume(ctx, r.OpID()+".publish", in.Volume.ID, t)
 		return request.Registry(err)
 	}
-	// A published volume may be attached at once, so any later status means done.
+	// A published volume may be attached at once, so any later status also means done.
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		vol, found, err := e.registered(ctx, in)
 		if err != nil || !found || vol.Status == api.VolumeCreating {
@@ -92,11 +92,11 @@ func (e *env) stepPublish() op.Step {
 	return step(stepNamePublish, do, nil, observe)
 }
 
-// stepClaim reserves a volume for its deletion: it cannot be attached or migrated.
+// stepClaim claims a volume for its deletion, so that it cannot be attached or migrated.
 func (e *env) stepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		if in.from() == api.VolumeDeleting {
-			return nil // a deletion that did not end has claimed it
+			return nil // an unfinished deletion has claimed it
 		}
 		t := api.VolumeTransition{From: in.from(), To: api.VolumeDeleting}
 		_, err := e.Changes.TransitionVolume(ctx, r.OpID()+".claim", in.Volume.ID, t)
@@ -119,7 +119,7 @@ func (e *env) stepClaim() op.Step {
 	return step("claim", do, undo, observe)
 }
 
-// stepForget ends a deletion: name and place become free.
+// stepForget deletes the volume at the registry. Its name and place become free.
 func (e *env) stepForget() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.forget(ctx, r.OpID()+".forget", in)
@@ -131,7 +131,6 @@ func (e *env) stepForget() op.Step {
 	return step("forget", do, nil, observe)
 }
 
-// registered returns the registry's volume, with errors typed for the runner.
 func (e *env) registered(ctx context.Context, in *input) (vol api.Volume, found bool, err error) {
 	vol, err = e.Registry.Volume(ctx, in.Volume.ID)
 	if api.CodeOf(err) == api.CodeNotFound {

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// stepReserve reserves the volume: no host may attach, move or delete it. It has no observe: a
-// fence may end the reservation at once, and stepGrow detects that.
+// stepReserve reserves the volume, so that no host may attach, move or delete it. It has no
+// Observe, because a fence may end the reservation at once; stepGrow detects that.
 func (e *env) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
 		_, err := e.Changes.BeginResize(ctx, r.OpID()+"."+stepNameReserve, in.VolumeID, api.VolumeResizeBegin{
@@ -30,8 +30,8 @@ func (e *env) stepReserve() op.Step {
 	return resizeStep(stepNameReserve, do, undo, nil)
 }
 
-// stepGrow makes the image larger: by the QEMU that has it open, or directly. It has no undo: a
-// guest may use the new size once it sees it.
+// stepGrow makes the image larger: by the QEMU that has it open, or directly. It has no undo,
+// because a guest may use the new size once it sees it.
 func (e *env) stepGrow() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
 		now, err := e.sizesNow(ctx, in)
@@ -68,7 +68,8 @@ func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 		return err
 	}
 	if in.Extends && now.image < in.SizeBytes {
-		// First, because the guest's process sees only the device's present size.
+		// The device is extended first, because the guest's process sees only the device's present
+		// size.
 		if err := e.extend(ctx, in); err != nil {
 			return err
 		}
@@ -91,8 +92,8 @@ func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 	return err
 }
 
-// growUnderGuest has QEMU grow the image. If the guest ends meanwhile, the next attempt grows the
-// image directly.
+// growUnderGuest makes QEMU grow the image. If the guest ends meanwhile, the next attempt grows
+// the image directly.
 func (e *env) growUnderGuest(ctx context.Context, in *resizeInput) error {
 	err := e.Guests.GrowDisk(ctx, in.InstanceID, in.Device, in.SizeBytes)
 	if err == nil {
@@ -104,7 +105,7 @@ func (e *env) growUnderGuest(ctx context.Context, in *resizeInput) error {
 	return request.HV(err)
 }
 
-// extend has the pool make a device larger. The device's resulting size counts, not the pool's
+// extend makes the pool extend a device. The device's resulting size decides, not the pool's
 // answer.
 func (e *env) extend(ctx context.Context, in *resizeInput) error {
 	why := e.Pools.ExtendVolume(ctx, in.Location.Pool, in.Location.Name, in.SizeBytes)
@@ -123,8 +124,8 @@ func (e *env) extend(ctx context.Context, in *resizeInput) error {
 }
 
 // stepRecord reports the volume's size to the registry and ends the reservation. Its output is the
-// volume, or none if another host has it. If this host was fenced since the growth, the
-// reservation is over and the registry keeps the old size.
+// volume, or none if another host has it. If this host was fenced after the growth, the
+// reservation is over, and the registry keeps the old size.
 func (e *env) stepRecord() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
 		if _, held, err := e.reserved(ctx, r, in); err != nil || !held {
@@ -148,8 +149,8 @@ func (e *env) stepRecord() op.Step {
 	return resizeStep(stepNameRecord, do, nil, observe)
 }
 
-// makeLast puts the new size on stable storage, which QEMU does not: a size in the registry must
-// survive a power cut. After a power cut it grows the image again.
+// makeLast makes the new size durable, which QEMU does not: a size in the registry must survive a
+// power cut. If a power cut has undone the growth, it first grows the image again.
 func (e *env) makeLast(ctx context.Context, in *resizeInput) error {
 	now, err := e.sizesNow(ctx, in)
 	if err == nil && now.image < in.SizeBytes {
@@ -160,15 +161,15 @@ func (e *env) makeLast(ctx context.Context, in *resizeInput) error {
 	}
 	err = e.Files.Sync(ctx, in.Location.Path)
 	var lost *image.NotStoredError
-	if errors.As(err, &lost) { // the next flush would succeed
+	if errors.As(err, &lost) { // another flush would succeed
 		return op.UnknownOutcome(in.cannot(api.CodeIOError, "%v. It is %s large, which may not outlive a power cut, and it may lack what its guest wrote last: mend the storage, look at the image (of qcow2 with `%s`, and nobody on it), and make the same call again, which takes it as it is then",
 			err, humanize.ExactBytes(in.SizeBytes), shell.Line("qemu-img", "check", "-f", "qcow2", "--", in.Location.Path)))
 	}
 	return err
 }
 
-// reserved returns the volume, and whether it is reserved for this op. A volume that is no longer
-// this host's is the zero value. Errors are typed for the runner.
+// reserved returns the volume. held is true if the volume is reserved for this op. The volume is
+// zero if it is no longer this host's. Errors are typed for the runner.
 func (e *env) reserved(ctx context.Context, r *op.Run, in *resizeInput) (vol api.Volume, held bool, err error) {
 	vol, err = e.Registry.Volume(ctx, in.VolumeID)
 	if request.Lost(err) {
@@ -177,7 +178,7 @@ func (e *env) reserved(ctx context.Context, r *op.Run, in *resizeInput) (vol api
 	return vol, vol.ResizeOpID == r.OpID(), request.Registry(err)
 }
 
-// endResize ends the reservation. sizeBytes is the image's size, 0 if unchanged.
+// endResize ends the reservation. sizeBytes is the volume's new size, or 0 if it is unchanged.
 func (e *env) endResize(ctx context.Context, r *op.Run, in *resizeInput, what string, sizeBytes int64) error {
 	now := func() (int64, error) {
 		h, err := e.Registry.Host(ctx, in.Host)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package witness asks two witnesses which images a domain's process has open: the hypervisor and
-// the kernel. After a libvirtd has died inside a call, the next libvirtd reads its old status and
-// reports the old chains until the QEMU process ends.
+// the kernel. If libvirtd dies inside a call, the next libvirtd reads the old status, and reports
+// the old chains until the QEMU process ends.
 package witness

@@ -17,24 +17,25 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// Kernel is the needed part of a hypervisor. For an image at an address, QEMU itself answers,
-// through the hypervisor.
+// Kernel has the hypervisor's calls that this package makes. About an image at an address the
+// hypervisor asks QEMU.
 type Kernel interface {
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
 
-// Held is how, according to the kernel, the process of a domain has an image open.
+// Held is how the process of a domain has an image open, according to the kernel.
 type Held struct {
 	Process        bool
 	Open, Writable bool
 	// PID is the number of a process that has the image open.
 	PID int
-	// Unasked: the process could not be asked; the image then counts as open for writing.
+	// Unasked is true if the process could not be asked. The image then counts as open for
+	// writing.
 	Unasked bool
 }
 
 // Look asks the kernel how a domain's process has the image at path open. A missing file is not
-// open. Name is the instance's name, for the error, which is typed for the runner.
+// open. name is the instance's name, for the error. Errors are typed for the runner.
 func Look(ctx context.Context, k Kernel, id, name, path string) (Held, error) {
 	all, err := LookAt(ctx, k, id, name, path)
 	if err != nil {
@@ -43,7 +44,7 @@ func Look(ctx context.Context, k Kernel, id, name, path string) (Held, error) {
 	return all[0], nil
 }
 
-// LookAt is Look for several images, by one call if every path exists.
+// LookAt does the same as Look for several images. If every path exists, it makes one call.
 func LookAt(ctx context.Context, k Kernel, id, name string, paths ...string) ([]Held, error) {
 	all := make([]Held, len(paths))
 	files, err := k.OpenFiles(ctx, id, paths...)
@@ -74,8 +75,8 @@ func LookAt(ctx context.Context, k Kernel, id, name string, paths ...string) ([]
 	return all, nil
 }
 
-// Clients counts how often the processes of domains have the image at an address open: each is one
-// client of its server.
+// Clients counts how often the processes of domains have the image at an address open. Each is one
+// client of the image's server.
 func Clients(ctx context.Context, k Kernel, address string, ids ...string) (n int, err error) {
 	for _, id := range ids {
 		files, err := k.OpenFiles(ctx, id, address)
@@ -91,26 +92,26 @@ func Clients(ctx context.Context, k Kernel, address string, ids ...string) (n in
 	return n, nil
 }
 
-// Retry bounds how long disagreeing witnesses are asked again: libvirt takes a moment to detect
-// the death of a process, and QEMU to close an image.
+// Retry limits for how long witnesses that disagree are asked again. libvirt takes a moment to
+// detect the death of a process, and QEMU to close an image.
 type Retry struct {
 	Poll, Bound time.Duration
 }
 
-// Heard has the answers of both witnesses at one moment.
+// Heard is what both witnesses answered at one moment.
 type Heard[V any] struct {
 	// View is the hypervisor's answer.
 	View V
-	// Occupied: a call on the domain's process is under way, perhaps this daemon's with a lost
-	// answer, so that the observation may become wrong at any moment.
+	// Occupied is true if a call on the domain's process is unfinished, perhaps a call of this
+	// daemon with a lost answer. The observation may then become wrong at any moment.
 	Occupied bool
-	// Disagree is the error if the two answers contradict each other.
+	// Disagree is the error if the witnesses contradict each other.
 	Disagree error
 }
 
-// Agreed asks both witnesses until they agree and no call is under way, and returns the
-// hypervisor's answer. If they do not agree in time, the outcome is unknown. Its errors, and the
-// errors of hear, are typed for the runner. Name is the instance's name.
+// Agreed calls hear, which asks both witnesses, until they agree and no call is unfinished. It
+// returns the hypervisor's answer. If they do not agree in time, the outcome is unknown. Errors
+// are typed for the runner. name is the instance's name.
 func Agreed[V any](ctx context.Context, p Retry, name string, hear func(context.Context) (Heard[V], error)) (view V, err error) {
 	var h Heard[V]
 	agreed, err := retry.Poll(ctx, p.Poll, p.Bound, func() (_ bool, err error) {

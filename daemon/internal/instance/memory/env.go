@@ -31,8 +31,7 @@ type Env struct {
 	registry     site
 	runner       subject.Runner
 	saves        hv.Memory
-	// unresumed has the guests, by instance, that moves could not resume.
-	unresumed request.Unresumed
+	unresumed    request.Unresumed
 
 	subject *subject.Env
 }

@@ -22,13 +22,13 @@ type PauseInput struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 	VolumeName  string `json:"volume_name"`
-	// Device is the volume's disk in the instance. Location is the volume's present or, for a
-	// restore, future location.
+	// Device is the target of the volume's disk in the instance. Location is the volume's
+	// location: the present one or, for a restore, the future one.
 	Device   string       `json:"device"`
 	Location api.Location `json:"location"`
 	Memory   string       `json:"memory"`
-	// Suspended: an earlier op has suspended and guarded the instance, and the undo of a save must
-	// not resume it.
+	// Suspended is true for a save if an earlier op has suspended and guarded the instance. Then
+	// the undo of the save does not resume it.
 	Suspended bool `json:"suspended,omitempty"`
 }
 
@@ -45,7 +45,8 @@ func (e *Env) SaveImagePath(instanceID, migrationID string) string {
 	return filepath.Join(e.cfg.SaveDir, instanceID+"."+migrationID+".ram")
 }
 
-// PauseInput returns an op's input for a migration that has locked the instance.
+// PauseInput returns the input of an op for a migration. It refuses a migration that has not
+// locked the instance.
 func (e *Env) PauseInput(ctx context.Context, instanceRef, migrationID, volumeID string) (*PauseInput, error) {
 	if _, err := uuid.Parse(migrationID); err != nil { // part of a file name
 		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", migrationID)
@@ -78,8 +79,8 @@ func (e *Env) PauseInput(ctx context.Context, instanceRef, migrationID, volumeID
 	return in, nil
 }
 
-// lockedFor refuses a migration that has not locked the instance: the guests may be in another
-// move.
+// lockedFor refuses a migration that has not locked the instance: another move may have paused the
+// guests.
 func lockedFor(inst api.Instance, migrationID string) error {
 	switch {
 	case inst.Locked && inst.LockedBy == migrationID:

@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// savable refuses a domain with RAM or a disk that could not be restored.
 func savable(dom *hv.Domain, in *PauseInput) error {
 	cannot := func(why string, args ...any) error { return subject.Forbidden("save", in.InstanceName, why, args...) }
 	if err := request.AtHome("cannot save instance "+in.InstanceName, dom); err != nil {
@@ -39,9 +38,9 @@ func savable(dom *hv.Domain, in *PauseInput) error {
 	return nil
 }
 
-// otherDisks returns a disk that has another image in a process or its save image than in the
-// definition, or "". It ignores the disk with the target except, and drives, which may have
-// changed media.
+// otherDisks compares the disks of a process, or of a save image, with the definition's. It
+// describes the first disk with another image, or returns "". It ignores the disk with the target
+// except, and CD-ROM and floppy drives, where media may have changed.
 func otherDisks(process, config []hv.Disk, except string) string {
 	defined := make(map[string]*hv.Disk)
 	for i := range config {
@@ -58,7 +57,7 @@ func otherDisks(process, config []hv.Disk, except string) string {
 		if other == nil {
 			return fmt.Sprintf("%s is %s, and none", d.Target, d.Top().Path)
 		}
-		// Below the top image, one chain may be shorter.
+		// One chain may be shorter than the other; their common images must be equal.
 		for n := range min(len(d.Chain), len(other.Chain)) {
 			if d.Chain[n] != other.Chain[n] {
 				return fmt.Sprintf("%s is %s (%s), and %s (%s)", d.Target, d.Chain[n].Path, d.Chain[n].Format, other.Chain[n].Path, other.Chain[n].Format)

@@ -18,12 +18,12 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// partSuffix and the id of the host's boot end the name of an unfinished save image. So a save
-// image is complete and durable, or does not exist, and a part of an earlier boot may be
-// incomplete.
+// The name of an unfinished save image ends with partSuffix and the id of the host's boot. A file
+// with the name of a save image is therefore complete and durable. A part of an earlier boot may
+// be incomplete.
 const partSuffix = ".part."
 
-// SaveImageExists reports whether the save image exists; unknown after an error.
+// SaveImageExists reports whether the save image exists. After an error that is unknown.
 func SaveImageExists(in *PauseInput) (bool, error) { return fileExists(in.Memory) }
 
 func fileExists(path string) (bool, error) {
@@ -51,13 +51,13 @@ func partPaths(in *PauseInput) ([]string, error) {
 	return parts, nil
 }
 
-// unprovenSuffix replaces the boot's id during a part's flush: the part then counts as an earlier
-// boot's.
+// unprovenSuffix replaces the boot's id during a part's flush. So the part counts as a part of an
+// earlier boot.
 const unprovenSuffix = "not-stored"
 
-// commitSaveImage renames this boot's complete part to the save image, once it is on stable
-// storage. During the flush its name has no boot, because the kernel reports a lost write once:
-// after the daemon's death or a failed rename, the next flush would prove nothing.
+// commitSaveImage flushes this boot's complete part, and renames it to the save image. During the
+// flush the part has no boot id in its name, because the kernel reports a lost write only once:
+// after the daemon's death or a failed rename, another flush would prove nothing.
 func (e *Env) commitSaveImage(ctx context.Context, in *PauseInput) error {
 	part, unproven := e.partPath(in), in.Memory+partSuffix+unprovenSuffix
 	err := os.Rename(part, unproven)
@@ -115,7 +115,8 @@ func removeParts(in *PauseInput) error {
 	return nil
 }
 
-// removeSaveImage removes the save image, durably. The instance's process must have the RAM.
+// removeSaveImage removes the save image and its parts, durably. Before that, the instance's
+// process must have the RAM.
 func removeSaveImage(in *PauseInput) error {
 	if err := removeParts(in); err != nil {
 		return err

@@ -14,17 +14,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// SavedState is an instance's state before its suspend or save, in the step's output.
+// SavedState is an instance's state before its suspend or save. The output of that step has it.
 type SavedState struct {
-	// State is running, paused or stopped, or empty for an instance that was neither suspended nor
+	// State is running, paused or stopped. It is empty if the instance was neither suspended nor
 	// saved.
 	State hv.State `json:"state"`
 }
 
 func (r SavedState) hadMemory() bool { return r.State.Active() && r.State != "" }
 
-// stateOf returns a domain's saved state. A guest that an I/O error has paused counts as running:
-// it would continue after the repair.
+// stateOf returns a domain's saved state. A guest that an I/O error has paused counts as running,
+// because it would continue after the repair of the storage.
 func stateOf(dom *hv.Domain) SavedState {
 	if dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError {
 		return SavedState{hv.StateRunning}
@@ -32,9 +32,9 @@ func stateOf(dom *hv.Domain) SavedState {
 	return SavedState{dom.State}
 }
 
-// SavedState reads from the journal an instance's state before its save for a migration; zero if
-// it was never saved, or the save was undone. A save counts while its undo has not restored the
-// guest.
+// SavedState reads from the journal an instance's state before its save for a migration. The state
+// is zero if the instance was never saved, or the save was undone. An undone save still counts
+// while the RAM is in the save image.
 func (e *Env) SavedState(ctx context.Context, in *PauseInput) (SavedState, error) {
 	var is SavedState
 	asleep, err := e.asleep(ctx, in)
@@ -51,8 +51,8 @@ func (e *Env) SavedState(ctx context.Context, in *PauseInput) (SavedState, error
 	return is, err
 }
 
-// suspendedState reads from the journal an instance's state before its suspend for a migration;
-// zero without a suspend, or if it was undone.
+// suspendedState reads from the journal an instance's state before its suspend for a migration.
+// The state is zero if there was no suspend, or the suspend was undone.
 func (e *Env) suspendedState(ctx context.Context, in *PauseInput) (is SavedState, err error) {
 	err = e.PauseOps(ctx, in, func(st op.Status) error {
 		if data, ok := st.Outputs[subject.StepNameSuspend]; ok && st.Op.Kind == subject.KindSuspend && st.State != op.StateUndone {
@@ -63,7 +63,6 @@ func (e *Env) suspendedState(ctx context.Context, in *PauseInput) (is SavedState
 	return is, err
 }
 
-// asleep reports whether the instance has no process, and its RAM is in the save image.
 func (e *Env) asleep(ctx context.Context, in *PauseInput) (bool, error) {
 	there, err := SaveImageExists(in)
 	if err != nil || !there {
@@ -73,8 +72,8 @@ func (e *Env) asleep(ctx context.Context, in *PauseInput) (bool, error) {
 	return dom == nil || !dom.State.Active(), err
 }
 
-// wakeRequested reports whether a restore or resume was requested: then no save for the migration
-// may follow.
+// wakeRequested reports whether a restore, discard or resume was requested. After such a request
+// no save for the migration may follow.
 func (e *Env) wakeRequested(ctx context.Context, in *PauseInput) (bool, error) {
 	yes := false
 	err := e.PauseOps(ctx, in, func(st op.Status) error {
@@ -122,8 +121,8 @@ func savedStateOf(r *op.Run) (SavedState, error) {
 	return was, err
 }
 
-// pauseKinds are the op kinds of a move with all guests paused, with true for kinds that bring an
-// instance back.
+// pauseKinds has the op kinds of a move with all guests paused. The value is true if ops of the
+// kind bring an instance back.
 var pauseKinds = map[string]bool{
 	subject.KindSuspend: false, subject.KindSave: false, subject.KindRestorePaused: true, subject.KindDiscard: true, subject.KindResume: true,
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// StepNameDiscard commits an op of KindDiscard.
+// StepNameDiscard is the commit point of an op of KindDiscard.
 const StepNameDiscard = "discard_memory"
 
-// StepDiscard discards an instance's memory, in its save image or a paused process: the instance
-// is off then, as after a power cut. Its guard stays until BeginResume. A running instance does
-// not change.
+// StepDiscard discards an instance's memory: its save image or its paused process. The instance is
+// off then, as after a power cut. Its guard stays until BeginResume. The step does not change a
+// running instance.
 func (e *Env) StepDiscard() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		if err := e.guards.Set(in.InstanceID, in.Owner(), in.reason()); err != nil {

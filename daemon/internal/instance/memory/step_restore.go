@@ -14,19 +14,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The steps of a restore that other code refers to.
+// The names of steps of a restore or a resume.
 const (
 	stepNameWake = "wake"
-	// After the removal of the save image there is no way back.
+	// StepNameRemoveSaveImage is a step without an undo: the removed save image cannot be
+	// restored.
 	StepNameRemoveSaveImage = "remove_save_image"
 	stepNameResume          = "resume"
 )
 
-// WakingSteps are the steps of a restore that may have the guest paused: it is restored paused,
-// and resumed after the removal of its save image.
+// WakingSteps are the steps during which the guest may be paused: a restore leaves it paused, and
+// it is resumed after the removal of its save image.
 func WakingSteps() []string { return []string{stepNameWake, StepNameRemoveSaveImage, stepNameResume} }
 
-// StepSavedState reads the state before the save, while no other op works on the instance.
+// StepSavedState outputs the instance's state before the save. It reads the state while no other
+// op works on the instance.
 func (e *Env) StepSavedState() op.Step {
 	return subject.Step(subject.StepNameSavedState, func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		was, err := e.SavedState(ctx, in)
@@ -37,8 +39,8 @@ func (e *Env) StepSavedState() op.Step {
 	}, nil, nil)
 }
 
-// StepConnect checks the instance's future image, and drops stale cached pages: another host may
-// have written it.
+// StepConnect checks the instance's future image. It drops stale cached pages of the image,
+// because another host may have written it.
 func (e *Env) StepConnect() op.Step {
 	return subject.Step("connect", func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		if err := e.checkPlace(ctx, in); err != nil {
@@ -55,8 +57,9 @@ func (e *Env) StepConnect() op.Step {
 	}, nil, nil)
 }
 
-// checkPlace refuses a location that no volume of this host may have: the copying host chose the
-// path. The defined image may be anywhere, unless its path is a link.
+// checkPlace refuses a location that no volume of this host may have, because another host, which
+// copied the volume, chose it. An image that the definition already names may be anywhere, unless
+// its path is a link.
 func (e *Env) checkPlace(ctx context.Context, in *PauseInput) error {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err != nil {
@@ -76,7 +79,7 @@ func (e *Env) image(ctx context.Context, in *PauseInput) (hv.Image, error) {
 	return location.Image(in.Location, info.Block), err
 }
 
-// StepName makes the definition name the location before the guard is cleared, so that any start
+// StepName sets the location in the definition before the guard is cleared, so that any start
 // finds the right volume.
 func (e *Env) StepName() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *PauseInput) error {
@@ -100,8 +103,8 @@ func (e *Env) StepName() op.Step {
 	return subject.Step("name", do, nil, observe)
 }
 
-// StepWake restores the guest from its save image, paused. While the save image exists the guest
-// has not run, so the step may be repeated. Guard and save image stay.
+// StepWake restores the guest from its save image, paused. The step may be repeated: while the
+// save image exists, the guest has not run. Guard and save image stay.
 func (e *Env) StepWake() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		was, err := savedStateOf(r)

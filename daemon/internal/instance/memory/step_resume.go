@@ -23,9 +23,10 @@ func (e *Env) StepStateBefore() op.Step {
 	}, nil, nil)
 }
 
-// StepRemoveSaveImage removes the save image before the guest runs. Then only the process has the
-// RAM, and no guard is needed. A guest lost with its host after the restore has not run: it is
-// restored again, if the registry reports that no other guest of the volume was resumed.
+// StepRemoveSaveImage removes the save image and the guard before the guest runs; then only the
+// process has the RAM. If the host lost the restored process, for example in a reboot, the guest
+// has not run. Then the step restores the guest again, if the registry reports that no other guest
+// of the volume was resumed.
 func (e *Env) StepRemoveSaveImage() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		was, err := savedStateOf(r)
@@ -63,7 +64,7 @@ func (e *Env) StepRemoveSaveImage() op.Step {
 	return subject.Step(StepNameRemoveSaveImage, do, nil, observe)
 }
 
-// StepResumeGuest resumes a guest that ran before.
+// StepResumeGuest resumes a guest that ran before the migration.
 func (e *Env) StepResumeGuest() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		was, err := savedStateOf(r)

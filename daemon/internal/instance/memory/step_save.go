@@ -20,8 +20,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// CheckSave makes every check that needs no change. before is the state that an earlier op, which
-// has saved the instance, found. Errors are typed for the runner.
+// CheckSave makes every check of a save that needs no change. If an earlier op has saved the
+// instance, before is the instance's state before that save. Errors are typed for the runner.
 func (e *Env) CheckSave(ctx context.Context, in *PauseInput) (before SavedState, err error) {
 	if yes, err := e.wakeRequested(ctx, in); err != nil || yes {
 		return before, errors.Join(err, saveTooLate(in, yes))
@@ -40,15 +40,15 @@ func (e *Env) CheckSave(ctx context.Context, in *PauseInput) (before SavedState,
 	return before, e.maySaveNow(ctx, in)
 }
 
-// ranOnDetail is the detail of a refusal: a guest has run while others may be saved.
-// instanceDetail names its instance if another instance is being saved.
+// ranOnDetail marks a refusal because a guest has run while others may be saved. instanceDetail
+// names that guest's instance if it is not the instance to save.
 const (
 	ranOnDetail    = "ran_on"
 	instanceDetail = "instance_id"
 )
 
-// checkSuspended refuses to save a guest that was not suspended, or runs again: other guests'
-// saved memory would be older than its writes.
+// checkSuspended refuses to save a guest that was not suspended, or that runs again: the saved
+// memory of the volume's other guests would be older than its writes.
 func (e *Env) checkSuspended(ctx context.Context, in *PauseInput, was SavedState) error {
 	if was.State == "" {
 		return subject.Forbidden("save", in.InstanceName, "it was not suspended for migration %s", in.MigrationID)
@@ -92,8 +92,8 @@ func (e *Env) checkRoom(in *PauseInput, need int64, what string) error {
 	return nil
 }
 
-// checkRoomForAll refuses a save without enough space for the memory of all guests of the volume
-// on this host, which are saved together.
+// checkRoomForAll refuses if there is not enough space for the memory of all guests of the volume
+// on this host: they are saved together.
 func (e *Env) checkRoomForAll(ctx context.Context, in *PauseInput) error {
 	atts, err := e.registry.Attachments(ctx, in.VolumeID, "")
 	if err != nil {
@@ -151,8 +151,8 @@ func (e *Env) pausedDomain(ctx context.Context, in *PauseInput) (*hv.Domain, err
 	return dom, err
 }
 
-// AdmitSave repeats the checks while no other op works on the instance. Its output is an earlier
-// op's state.
+// AdmitSave repeats the checks while no other op works on the instance. Its output is the state
+// before of CheckSave.
 func (e *Env) AdmitSave(ctx context.Context, r *op.Run, in *PauseInput) error {
 	inst, err := e.registry.Instance(ctx, in.InstanceID)
 	if err != nil {
@@ -168,16 +168,16 @@ func (e *Env) AdmitSave(ctx context.Context, r *op.Run, in *PauseInput) error {
 	return r.SetOutput(before)
 }
 
-// admittedState returns AdmitSave's output. If it is not zero, an earlier op has saved the
-// instance, and this op neither saves nor restores it.
+// admittedState returns AdmitSave's output. If the output is not zero, an earlier op has saved the
+// instance, and this op neither saves nor restores the instance.
 func admittedState(r *op.Run) (SavedState, error) {
 	var was SavedState
 	_, err := r.Output(subject.StepNameAdmit, &was)
 	return was, err
 }
 
-// StepPauseGuard prevents starts from before the end of the process until its restore. The guard
-// stays if the restore fails.
+// StepPauseGuard guards the instance before its process ends, until its restore. If the restore
+// fails, the guard stays.
 func (e *Env) StepPauseGuard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *PauseInput) error {
 		return e.guards.Set(in.InstanceID, in.Owner(), in.reason())
@@ -198,8 +198,8 @@ func (e *Env) StepPauseGuard() op.Step {
 	return subject.Step("guard", do, undo, observe)
 }
 
-// StepSave notes the state, writes the RAM to the save image and ends the process. A guest that
-// powers off meanwhile is off, which suffices for the move.
+// StepSave records the guest's state, writes the RAM to the save image and ends the process. A
+// guest that powers off meanwhile is off, which suffices for the move.
 func (e *Env) StepSave() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		dom, err := e.pausedDomain(ctx, in)
@@ -263,7 +263,7 @@ func (e *Env) StepSave() op.Step {
 }
 
 func (e *Env) saveMemory(ctx context.Context, in *PauseInput) error {
-	// The running guest's earlier save image is outdated.
+	// The guest runs, so an earlier save image of it is outdated.
 	if err := removeSaveImage(in); err != nil {
 		return err
 	}
@@ -280,8 +280,8 @@ func (e *Env) saveMemory(ctx context.Context, in *PauseInput) error {
 	return in.Refusal("save", err)
 }
 
-// notBeingSaved waits for the end of a save that libvirt still makes for a dead daemon: its file
-// must not be touched.
+// notBeingSaved makes the op wait while libvirt saves the guest for an earlier, dead daemon: the
+// file of that save must not be touched.
 func (e *Env) notBeingSaved(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
 	saving := dom.State == hv.StateOther
 	if dom.State.Active() && !saving {
@@ -296,8 +296,9 @@ func (e *Env) notBeingSaved(ctx context.Context, in *PauseInput, dom *hv.Domain)
 	return nil
 }
 
-// unsave brings back a guest that was saved, or was about to be. A guest that cannot be restored
-// (needs_operator) stays saved: the registry requests its restore, and an operator may repeat it.
+// unsave brings back a guest after its save has begun. If the guest cannot be restored
+// (needs_operator), it stays saved. The registry requests its restore, and an operator may repeat
+// that.
 func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err == nil && dom != nil {
@@ -324,7 +325,8 @@ func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error 
 }
 
 // othersStandStill refuses (needs_operator) to restore a guest while another guest of this host
-// runs with the volume open, as after `virsh resume`: its writes are newer than the saved memory.
+// runs with the volume open, as after `virsh resume`: the other guest's writes are newer than the
+// saved memory.
 func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
 	doms, err := e.domains.Domains(ctx)
 	if err != nil {
@@ -346,8 +348,9 @@ func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
 	return nil
 }
 
-// StepReleased verifies that only guests of this host that are still to be saved have the volume
-// open, and writes back its cached pages, because other hosts will read it.
+// StepReleased verifies that no process of this host has the volume open, except guests that are
+// paused and saved later. Then it writes the volume's cached pages to stable storage, because
+// other hosts will read the volume.
 func (e *Env) StepReleased() op.Step {
 	return subject.Step("released", func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		doms, err := e.domains.Domains(ctx)
@@ -380,8 +383,8 @@ func (e *Env) StepReleased() op.Step {
 	}, nil, nil)
 }
 
-// mayHaveOpen refuses a domain that has the volume open, unless it is paused for the migration and
-// saved next.
+// mayHaveOpen refuses a domain that has the volume open, unless it is a paused instance of the
+// volume, which will be saved.
 func (e *Env) mayHaveOpen(ctx context.Context, in *PauseInput, dom *hv.Domain, atts []api.Attachment) error {
 	open, err := location.Opens(ctx, e.domains, dom, in.Location.Path)
 	if err != nil || !open {

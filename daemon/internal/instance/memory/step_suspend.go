@@ -14,7 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckSuspend is CheckSave before the suspend.
+// CheckSuspend makes every check of a suspend, and the checks of the following save, that need no
+// change. If an earlier op has suspended the instance, before is its state before that suspend.
 func (e *Env) CheckSuspend(ctx context.Context, in *PauseInput) (before SavedState, err error) {
 	if yes, err := e.wakeRequested(ctx, in); err != nil || yes {
 		return before, errors.Join(err, saveTooLate(in, yes))
@@ -28,7 +29,8 @@ func (e *Env) CheckSuspend(ctx context.Context, in *PauseInput) (before SavedSta
 	return before, e.checkRoomForAll(ctx, in)
 }
 
-// AdmitSuspend is AdmitSave for a suspend.
+// AdmitSuspend repeats the checks while no other op works on the instance. Its output is the state
+// before of CheckSuspend.
 func (e *Env) AdmitSuspend(ctx context.Context, r *op.Run, in *PauseInput) error {
 	inst, err := e.registry.Instance(ctx, in.InstanceID)
 	if err != nil {
@@ -44,8 +46,8 @@ func (e *Env) AdmitSuspend(ctx context.Context, r *op.Run, in *PauseInput) error
 	return r.SetOutput(before)
 }
 
-// StepSuspend notes the guest's state and suspends it. When QEMU answers, it has completed and
-// flushed the guest's requests.
+// StepSuspend records the guest's state and suspends the guest. When QEMU answers, it has
+// completed and flushed the guest's requests.
 func (e *Env) StepSuspend() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		dom, err := e.pausedDomain(ctx, in)

@@ -19,15 +19,15 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// waitSave is the wait for the end of libvirt's save.
 const waitSave = "save"
 
 type woken struct {
 	Remark string `json:"remark,omitempty"`
 }
 
-// wake restores an instance from its save image, paused, with the disk of its definition; remark
-// describes losses. It may be repeated. The guard stays until the save image is removed.
+// wake restores an instance from its save image, paused, with the disk that its definition names.
+// It may be repeated. remark describes a lost save image. The guard stays until the save image is
+// removed.
 func (e *Env) wake(ctx context.Context, in *PauseInput, was SavedState) (remark string, err error) {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	switch {
@@ -69,8 +69,6 @@ func (in *PauseInput) saveImageGone(was SavedState) string {
 	return fmt.Sprintf("instance %s was %s and is stopped now: its saved memory %s is not there", in.InstanceName, was.State, in.Memory)
 }
 
-// sameDisks verifies that the save image's other disks match the definition, which may have been
-// edited.
 func (e *Env) sameDisks(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
 	saved, err := e.saves.SavedDisks(ctx, in.InstanceID, in.Memory)
 	switch {
@@ -85,9 +83,9 @@ func (e *Env) sameDisks(ctx context.Context, in *PauseInput, dom *hv.Domain) err
 	return nil
 }
 
-// othersOnTheirDevices refuses to wake a guest if another volume's path leads to another device,
-// as after a reboot: the guest's memory has the right device's data. The copy checks the moving
-// volume.
+// othersOnTheirDevices refuses to restore a guest if the path of another of its volumes leads to
+// another device, as after a reboot: the guest's memory belongs to the previous device's data. For
+// the moving volume the copy checks that.
 func (e *Env) othersOnTheirDevices(ctx context.Context, in *PauseInput) error {
 	atts, err := e.subject.RestingOf(ctx, in.InstanceID)
 	if err != nil {
@@ -97,8 +95,8 @@ func (e *Env) othersOnTheirDevices(ctx context.Context, in *PauseInput) error {
 	return e.subject.OnItsDevices(ctx, "wake", in.InstanceName, others)
 }
 
-// wakeFromFile restores an instance that is off. Its guard prevents a boot without the RAM; a
-// start token lets only the restore through.
+// wakeFromFile restores an instance that is off. The instance's guard prevents a boot without the
+// RAM. A start token permits only the restore.
 func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
 	if err := e.movingGuests.MayStart(ctx, in.InstanceID); err != nil { // because of its other volumes
 		return in.needsOperator(err)
@@ -106,7 +104,7 @@ func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) 
 	if err := e.permit(ctx, in, api.PermitRestore); err != nil {
 		return err
 	}
-	// libvirt opens the image by path, perhaps long after it was connected.
+	// libvirt opens the image by path, perhaps long after StepConnect checked the path.
 	if err := in.placeRefused(e.locations.CheckImages(in.Location)); err != nil {
 		return err
 	}
@@ -129,7 +127,7 @@ func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) 
 	case errors.Is(err, hv.ErrUnavailable), errors.Is(err, hv.ErrBusy):
 		return request.HV(err)
 	case errors.Is(err, hv.ErrActive):
-		return op.Retry(request.BusyDelay, err) // another call was first; the next attempt looks again
+		return op.Retry(request.BusyDelay, err) // another call was first; the next attempt checks again
 	case errors.Is(err, hv.ErrGuarded):
 		if old := e.guards.HookKnowsStartTokens(); old != nil {
 			err = fmt.Errorf("%w; %w", err, old)
@@ -149,8 +147,9 @@ func (in *PauseInput) placeRefused(err error) error {
 	return err
 }
 
-// awake checks an instance with a process. If it runs while its save image exists, another program
-// has resumed it: the outdated save image gets a name that is never restored.
+// awake checks an instance that already has a process. If the guest runs while its save image
+// exists, another program has resumed it. Then awake renames the outdated save image, so that it
+// is never restored.
 func (e *Env) awake(in *PauseInput, dom *hv.Domain) (remark string, err error) {
 	if !uses(dom.LiveDisk(in.Device), in.Location.Path) {
 		return "", in.needsOperator(in.chainChanged("running domain"))
@@ -171,8 +170,8 @@ func (e *Env) awake(in *PauseInput, dom *hv.Domain) (remark string, err error) {
 }
 
 // needsOperator returns the error for an instance that cannot be restored, and stays saved and
-// guarded. It has its files, and the commands for both ways on: only the registry knows which call
-// continues the move.
+// guarded. The error names the instance's files and both commands that continue, because only the
+// registry knows whether the move completes or is cancelled.
 func (in *PauseInput) needsOperator(err error) error {
 	return api.Errorf(api.CodeNeedsOperator,
 		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, ask again (`%s`; of a move that is being taken back `%s`); to give its memory up, say so to that call (--discard-memory), or remove the file first (`%s`): the instance is then restored stopped, as after a power cut",
@@ -180,8 +179,9 @@ func (in *PauseInput) needsOperator(err error) error {
 		shell.Line("volferryctl", "migration", "cancel", in.MigrationID), shell.Line("rm", "--", in.Memory)).With("memory", in.Memory)
 }
 
-// permit waits for the registry's permission for the next action: only the registry knows which
-// guests of a volume have run. Each question has a new op id, since an old answer is useless.
+// permit makes the op wait for the registry's permission for the next action: only the registry
+// knows which guests of a volume have run. Each request has a new op id, because the answer to an
+// earlier one may be outdated.
 func (e *Env) permit(ctx context.Context, in *PauseInput, to string) error {
 	host, err := e.host(ctx) // the host may have rejoined
 	if err != nil {
@@ -191,7 +191,8 @@ func (e *Env) permit(ctx context.Context, in *PauseInput, to string) error {
 	return request.Registry(err)
 }
 
-// toBeResumed reports whether a guest ran before and Volferry has paused it.
+// toBeResumed reports whether the guest ran before the migration and is now paused, but not by an
+// I/O error.
 func toBeResumed(dom *hv.Domain, was SavedState) bool {
 	return was.State == hv.StateRunning && dom.State == hv.StatePaused && dom.PauseReason != hv.PauseIOError
 }
@@ -204,8 +205,8 @@ func (e *Env) mayResume(ctx context.Context, in *PauseInput, was SavedState) err
 	return e.permit(ctx, in, api.PermitResume)
 }
 
-// resumeGuest resumes a guest that ran before. It repeats a failed resume; until then the guest is
-// listed as unresumed.
+// resumeGuest resumes a guest that ran before the migration. If the resume fails, the op repeats
+// it, and Unresumed lists the guest until then.
 func (e *Env) resumeGuest(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err != nil {
@@ -222,5 +223,5 @@ func (e *Env) resumeGuest(ctx context.Context, in *PauseInput, was SavedState) e
 	return err
 }
 
-// Unresumed returns why libvirt does not resume guests.
+// Unresumed returns a text for each guest that libvirt does not resume: the reason.
 func (e *Env) Unresumed() []string { return e.unresumed.All() }

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// askEvery is the interval of shutdown requests: a booting guest may ignore the first.
+	// askEvery is the interval of shutdown requests: a booting guest may ignore the first request.
 	askEvery  = 10 * time.Second
 	lookEvery = time.Second
 )
@@ -48,8 +48,9 @@ func (e *Env) PowerOn(ctx context.Context, s *subject.Subject) error {
 	return s.Refusal("start", e.power.PowerOn(ctx, s.InstanceID))
 }
 
-// connectDisks connects the defined images of targets: a boot of the host disconnects all. They
-// stay connected after a stop, so that the instance can be started at any time.
+// connectDisks connects all images that the definition names: a boot of the host disconnects
+// images of targets. They stay connected after a stop, so that the instance can be started at any
+// time.
 func (e *Env) connectDisks(ctx context.Context, s *subject.Subject) error {
 	dom, err := e.subject.Domain(ctx, s.InstanceID)
 	if err != nil || dom == nil {

@@ -57,9 +57,10 @@ func (e *Env) CheckPower(ctx context.Context, kind string, in *subject.PowerInpu
 	return e.notGuarded(ctx, &in.Subject)
 }
 
-// onItsVolumes refuses to start a guest on other disks than its volumes, as after the restore of
-// an old definition: those lack the guest's later writes. MayStart checks moving volumes. While
-// the registry is silent the guest may start unchecked, as without a daemon.
+// onItsVolumes refuses to start a guest if its disks are not its volumes, as after the restore of
+// an old definition: such disks lack the guest's later writes. It does not check moving volumes,
+// which MayStart checks. While the registry does not answer, the guest may start unchecked, as
+// without a daemon.
 func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, dom *hv.Domain) error {
 	atts, err := e.subject.RestingOf(ctx, inst.ID)
 	if err != nil {
@@ -98,8 +99,8 @@ func inState(kind string, dom *hv.Domain, name string, force bool) error {
 	return nil
 }
 
-// notGuarded refuses the start of a guarded instance: the hook may be missing. A stale guard
-// (staleGuard) does not count.
+// notGuarded refuses the start of a guarded instance, because the libvirt hook may be missing. A
+// stale guard (staleGuard) does not count.
 func (e *Env) notGuarded(ctx context.Context, s *subject.Subject) error {
 	guards, err := e.guards.Of(s.InstanceID)
 	if err != nil {
@@ -127,9 +128,9 @@ func (e *Env) notGuarded(ctx context.Context, s *subject.Subject) error {
 	return nil
 }
 
-// staleGuard reports whether a guard remains of a move that no longer holds the instance at the
-// registry: this host was fenced, and the move ended. While the save image exists the operator
-// must discard the memory, and the guard is not stale.
+// staleGuard reports whether a guard belongs to a move that, according to the registry, no longer
+// locks the instance: this host was fenced, and the move ended. While the save image exists, it
+// returns an error: the operator must discard the memory first.
 func (e *Env) staleGuard(ctx context.Context, s *subject.Subject, held guard.Guard) (bool, error) {
 	migrationID, ok := strings.CutPrefix(held.Owner, guard.OwnerPause)
 	if !ok {

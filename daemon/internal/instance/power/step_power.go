@@ -46,8 +46,7 @@ func (e *Env) StepStop() op.Step {
 
 func off(s hv.State) bool { return !s.Active() }
 
-// StepReboot is one call without observation: a rebooting guest looks like a guest that never
-// rebooted.
+// StepReboot is one call without Observe: a rebooted guest looks like a guest that never rebooted.
 func (e *Env) StepReboot() op.Step {
 	return subject.Step("reboot", func(ctx context.Context, _ *op.Run, in *subject.PowerInput) error {
 		return in.Refusal("reboot", e.power.RebootGuest(ctx, in.InstanceID))
@@ -73,12 +72,12 @@ func (e *Env) StepUnpause() op.Step {
 	return subject.Step("resume", do, nil, e.observeState(func(s hv.State) bool { return s == hv.StateRunning }))
 }
 
-// callsEnd bounds an attempt's wait for the end of a libvirt call on a process.
+// callsEnd limits how long an attempt waits until libvirt has no unfinished call on the process.
 var callsEnd = witness.Retry{Poll: 50 * time.Millisecond, Bound: 10 * time.Second}
 
-// observeState observes the domain's state; a missing domain is off. It waits during a call on the
-// process: after its libvirtd has died in a start, the guest is reported until libvirtd has ended
-// the start.
+// observeState observes whether as holds for the domain's state; a missing domain is off. It waits
+// while libvirt has an unfinished call on the process. After libvirtd's death during a start, the
+// restarted libvirtd reports the guest before it ends the start.
 func (e *Env) observeState(as func(hv.State) bool) op.ObserveFunc[subject.PowerInput] {
 	return func(ctx context.Context, _ *op.Run, in *subject.PowerInput) (op.Observation, error) {
 		dom, err := witness.Agreed(ctx, callsEnd, in.InstanceName, func(ctx context.Context) (heard witness.Heard[*hv.Domain], err error) {

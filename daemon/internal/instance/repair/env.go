@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package repair has the steps that put definitions right, and the check before an instance is
+// Package repair has the steps that correct definitions, and the check before an instance is
 // forgotten.
 package repair
 

@@ -10,8 +10,8 @@ import (
 )
 
 // CheckForget refuses to forget an instance with disks elsewhere than its volumes, or if registry
-// and journal disagree: nothing else would show that the guest uses the wrong image. It changes
-// nothing.
+// and journal disagree. After a forget nothing would show that the guest uses the wrong image. It
+// changes nothing.
 func (e *Env) CheckForget(ctx context.Context, inst api.Instance) error {
 	if inst.State == api.InstanceShelvedOffloaded {
 		return nil // no host has its domain

@@ -15,16 +15,16 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Input is the input of a repair. Without Whole an op of a migration waits for the operator and
-// holds the instance: then only that migration's disk is corrected.
+// Input is the input of a repair. If Whole is false, an op of a migration waits for the operator
+// and holds the instance, and the repair corrects only that migration's disk.
 type Input struct {
 	subject.Subject
-	// SourceUnwritten is api.InstanceRepair's.
+	// SourceUnwritten is the field of api.InstanceRepair.
 	SourceUnwritten bool `json:"source_unwritten,omitempty"`
 }
 
-// CheckRepair refuses the repair of a running instance, or if the right images are unknown. It
-// changes nothing. Its errors are typed for the runner.
+// CheckRepair refuses the repair of a running instance, and a repair if the right images are
+// unknown. It changes nothing. Its errors are typed for the runner.
 func (e *Env) CheckRepair(ctx context.Context, in *Input) error {
 	if !in.Whole {
 		_, err := e.mayRepair(ctx, in)
@@ -39,8 +39,9 @@ func (e *Env) StepAdmitRepair() op.Step {
 	return subject.Step(subject.StepNameAdmit, func(ctx context.Context, _ *op.Run, in *Input) error { return e.CheckRepair(ctx, in) }, nil, nil)
 }
 
-// StepNameVolumes finds the wrong disks each time, so it may be repeated. It has no undo: the
-// names are right in any case.
+// StepNameVolumes corrects the images of wrong disks in the definition. It finds these disks at
+// each attempt, so it may be repeated. It has no undo, because the new names are right in any
+// case.
 func (e *Env) StepNameVolumes() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *Input) error {
 		if !in.Whole {
@@ -120,8 +121,8 @@ func (e *Env) mayRepair(ctx context.Context, in *Input) (*hv.Domain, error) {
 	return dom, nil
 }
 
-// misnamed returns the disks with another image in the definition than their volume's, with the
-// right chain. For a moving volume the migration has the right chain.
+// misnamed returns the disks with a wrong image in the definition, each with its right chain. For
+// a moving volume the migration has the right chain.
 func (e *Env) misnamed(ctx context.Context, s *Input, dom *hv.Domain) ([]hv.NamedChain, error) {
 	out, err := e.movingGuests.Misnamed(ctx, s.InstanceID, s.SourceUnwritten)
 	if err != nil {
@@ -152,8 +153,6 @@ func (e *Env) misnamed(ctx context.Context, s *Input, dom *hv.Domain) ([]hv.Name
 	return out, nil
 }
 
-// plugAgain returns how an operator attaches a disk that was removed from a definition. Its other
-// settings are lost.
 func plugAgain(dom *hv.Domain, a *api.Attachment) string {
 	if a.Location.IsLUKS() {
 		return "Such a disk cannot be attached anew: define the instance by a copy of its definition that has the disk (`virsh define FILE`), and repair it then"

@@ -67,7 +67,6 @@ func (e *Env) CollectDefinition(ctx context.Context, in *ShelveInput) (out api.I
 	return out, hex.EncodeToString(sum[:]), nil
 }
 
-// packNVRAM compresses a guest's UEFI variables; nil stays nil.
 func packNVRAM(nvram []byte) ([]byte, error) {
 	if nvram == nil {
 		return nil, nil

@@ -21,12 +21,11 @@ type ShelveInput struct {
 	subject.Stopping
 	// Keep leaves the domain on its host.
 	Keep bool `json:"keep,omitempty"`
-	// Was: the instance is on the shelf, and only its domain must be removed.
+	// Was is true if the instance is already on the shelf, and only its domain must be removed.
 	Was bool `json:"was,omitempty"`
 }
 
-// CheckShelve refuses a shelve that would stop half-way, or of an instance that could not come
-// back.
+// CheckShelve refuses a shelve that would stop half-way, and an instance that could not come back.
 func (e *Env) CheckShelve(ctx context.Context, in *ShelveInput, inst api.Instance) error {
 	const verb = "shelve"
 	switch {
@@ -75,7 +74,8 @@ func (e *Env) StepAdmitShelve() op.Step {
 	}, nil, nil)
 }
 
-// mayLeave refuses a domain with more state on this host than definition and disks.
+// mayLeave refuses a domain that has state on this host besides its definition and disks, or that
+// cannot be shut down now.
 func mayLeave(dom *hv.Domain, name string, force bool) error {
 	const verb = "shelve"
 	left := func(what, how string) error {
@@ -113,8 +113,8 @@ func (e *Env) notMoving(ctx context.Context, inst api.Instance) error {
 		With("migration_id", open[i].ID)
 }
 
-// mayTake refuses disks that differ from the registry's record and, for a domain that leaves this
-// host, disks that only this host has.
+// mayTake refuses disks that differ from the registry's record. If the domain leaves this host
+// (keep is false), it also refuses disks that only this host has.
 func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
 	for _, a := range atts {
 		if a.State != api.AttachmentAttached {

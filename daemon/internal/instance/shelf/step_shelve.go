@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// The steps with names for other code.
+// The names of steps that other code uses.
 const (
 	stepNameStop     = "stop"
 	stepNameStore    = "store"
@@ -26,8 +26,8 @@ type ranNote struct {
 	Ran bool `json:"ran"`
 }
 
-// StepStopToShelve stops the instance. Its undo starts a guest that ran, if the instance is still
-// this host's.
+// StepStopToShelve stops the instance. If the registry still has the instance on this host, the
+// undo starts a guest that ran.
 func (e *Env) StepStopToShelve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		var note ranNote
@@ -79,7 +79,7 @@ func (e *Env) StepStopToShelve() op.Step {
 }
 
 // StepGuardShelf prevents starts of the domain on this host. The undo removes the guard only if
-// the instance is still this host's.
+// the registry still has the instance on this host.
 func (e *Env) StepGuardShelf() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *ShelveInput) error { return e.guardShelf(&in.Subject) }
 	undo := func(ctx context.Context, _ *op.Run, in *ShelveInput) error {
@@ -107,8 +107,8 @@ type stored struct {
 	Digest string `json:"digest"`
 }
 
-// StepStore sends the definition to the registry, which then has the instance as shelved. A
-// repeated step stores the present definition.
+// StepStore sends the definition to the registry, which then has the instance as shelved. If the
+// step is repeated, it stores the present definition.
 func (e *Env) StepStore() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		if err := e.subject.Reported(ctx); err != nil { // it was just stopped
@@ -225,14 +225,16 @@ func (e *Env) StepOffload() op.Step {
 		if in.Keep {
 			return op.Done, nil
 		}
-		// An instance that is no longer this host's was offloaded, or taken by a fence.
+		// If the registry no longer has the instance on this host, it was offloaded, or a fence
+		// took it.
 		inst, found, err := e.subject.Row(ctx, &in.Subject)
 		return op.DoneIf(!found || inst.State != api.InstanceShelved), err
 	}
 	return subject.Step("offload", do, nil, observe)
 }
 
-// leaveShelf reports the new state of an instance that was shelved here, under the present epoch.
+// leaveShelf reports to the registry that an instance shelved here changes to the state to. It
+// uses this host's present epoch.
 func (e *Env) leaveShelf(ctx context.Context, r *op.Run, s *subject.Subject, what string, to api.InstanceState) error {
 	now := func() (int64, error) {
 		h, err := e.host(ctx)

@@ -21,7 +21,7 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// The steps with names for other packages.
+// The names of steps that other packages use.
 const (
 	StepNameClaim    = "claim"
 	stepNameConnect  = "connect"
@@ -31,11 +31,11 @@ const (
 
 type claimed struct {
 	api.ShelvedInstance
-	// Kept: the domain never left this host.
+	// Kept is true if the domain never left this host.
 	Kept bool `json:"kept,omitempty"`
 }
 
-// StepClaim takes the instance from the shelf; of two hosts one succeeds. Its output is the
+// StepClaim takes the instance from the shelf. If two hosts try, one succeeds. Its output is the
 // shelf's content.
 func (e *Env) StepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
@@ -85,8 +85,8 @@ type claimNote struct {
 	Claiming bool `json:"claiming"`
 }
 
-// keptOnHost reports whether the domain of an instance shelved here still exists. After an
-// interrupted offload without the domain, the instance is offloaded now.
+// keptOnHost reports whether the domain of an instance shelved here still exists. If the domain is
+// gone, an offload was interrupted, and keptOnHost completes it.
 func (e *Env) keptOnHost(ctx context.Context, r *op.Run, in *UnshelveInput, inst api.Instance) (bool, error) {
 	var note claimNote
 	if _, err := r.Noted(StepNameClaim, &note); err != nil || note.Claiming {
@@ -106,8 +106,8 @@ func (e *Env) keptOnHost(ctx context.Context, r *op.Run, in *UnshelveInput, inst
 	return true, r.SetOutput(claimed{ShelvedInstance: api.ShelvedInstance{Instance: inst, Attachments: atts}, Kept: true})
 }
 
-// StepGuardUnshelved guards the domain before it is defined. The guard stays after an undo: then
-// the instance is not this host's.
+// StepGuardUnshelved guards the domain before it is defined. The guard stays after an undo,
+// because this host then does not have the instance.
 func (e *Env) StepGuardUnshelved() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *UnshelveInput) error { return e.guardShelf(&in.Subject) }
 	observe := func(_ context.Context, _ *op.Run, in *UnshelveInput) (op.Observation, error) {
@@ -117,8 +117,8 @@ func (e *Env) StepGuardUnshelved() op.Step {
 	return subject.Step("guard", do, nil, observe)
 }
 
-// StepConnectVolumes prepares every location on this host. Its output is the disks, the root
-// first, because the root keeps its address.
+// StepConnectVolumes prepares every location on this host. Its output has the disks. The root disk
+// is first, because it keeps its address.
 func (e *Env) StepConnectVolumes() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		got, err := e.claimedBy(r)
@@ -175,9 +175,10 @@ func diskFor(got claimed, a api.Attachment, vol api.Volume, chain []hv.Image) hv
 	return spec
 }
 
-// slotOf returns an attachment's recorded slot, or nil. The registry keeps the record with an
-// emptied slot, and with the instance if the volume comes back at another device. wasRoot: it was
-// the root slot then, and its addresses belong to the present root.
+// slotOf returns the recorded definition of an attachment's slot, or nil. The record is in the
+// definition or an emptied slot. If the volume comes back at another device, the record is in the
+// instance. wasRoot is true if the volume was the root then; its addresses now belong to the
+// present root.
 func slotOf(got claimed, a api.Attachment) (slot *api.SlotDefinition, wasRoot bool) {
 	device := a.Device
 	if got.Definition != nil {
@@ -254,7 +255,8 @@ func (e *Env) StepDefine() op.Step {
 	return subject.Step(stepNameDefine, do, undo, observe)
 }
 
-// alreadyDefined reports whether this op has defined the domain, and refuses another op's domain.
+// alreadyDefined reports whether this op has defined the domain. It refuses a domain that exists
+// otherwise.
 func (e *Env) alreadyDefined(ctx context.Context, r *op.Run, in *UnshelveInput) (bool, error) {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err != nil || dom == nil {
@@ -267,8 +269,8 @@ func (e *Env) alreadyDefined(ctx context.Context, r *op.Run, in *UnshelveInput) 
 	return false, e.nameTaken(ctx, r, in, hv.ErrExists)
 }
 
-// nameTaken returns the refusal if another domain has the id or name, and notes that the existing
-// domain is not this op's to undefine.
+// nameTaken returns the refusal if another domain has the id or name. It records in the journal
+// that this op must not undefine the existing domain.
 func (e *Env) nameTaken(ctx context.Context, r *op.Run, in *UnshelveInput, err error) error {
 	if noteErr := r.Note(ctx, defineNote{false}); noteErr != nil {
 		return noteErr
@@ -293,14 +295,13 @@ func (e *Env) StepVerify() op.Step {
 		if got.Kept {
 			return nil
 		}
-		// Another host wrote the definition. libvirt must confirm that it needs no file of this
-		// host, also after an interrupted StepDefine.
+		// Another host wrote the definition. libvirt must confirm that the definition needs no
+		// file of this host, also if StepDefine was interrupted.
 		_, err = e.definitions.DomainDefinition(ctx, in.InstanceID)
 		return in.Refusal("unshelve", err)
 	}, nil, nil)
 }
 
-// differsFromShelf returns how the domain differs from the registry's record, or "".
 func differsFromShelf(dom *hv.Domain, got claimed) string {
 	switch {
 	case dom == nil:
@@ -332,7 +333,7 @@ func differsFromShelf(dom *hv.Domain, got claimed) string {
 	return ""
 }
 
-// StepComplete reports to the registry that the instance is this host's again.
+// StepComplete reports to the registry that this host has the instance again.
 func (e *Env) StepComplete() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		_, err := e.registry.TransitionInstance(ctx, r.OpID()+".complete", in.InstanceID, api.InstanceTransition{
@@ -355,7 +356,8 @@ func (e *Env) StepClear() op.Step {
 	return subject.Step("clear", do, nil, nil)
 }
 
-// StepThenStart submits another op for the start: this op succeeds even if the start fails.
+// StepThenStart submits another op that starts the instance, so that this op succeeds even if the
+// start fails.
 func (e *Env) StepThenStart() op.Step {
 	return subject.Step("then_start", func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		next := subject.PowerInput{Subject: in.Subject}

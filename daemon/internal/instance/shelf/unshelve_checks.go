@@ -24,7 +24,7 @@ func (e *Env) StepAdmitUnshelve() op.Step {
 	}, nil, nil)
 }
 
-// CheckUnshelve refuses an instance that cannot come back now, or is not on the shelf.
+// CheckUnshelve refuses an instance that is not on the shelf, or that cannot come back now.
 func (e *Env) CheckUnshelve(ctx context.Context, inst api.Instance) error {
 	const verb = "unshelve"
 	switch {
@@ -50,9 +50,9 @@ func (e *Env) CheckUnshelve(ctx context.Context, inst api.Instance) error {
 	return nil
 }
 
-// notFromShelf refuses an instance with a domain here that the registry has on no host. The disks
-// show which is right: a registry restored from a backup may have shelved an instance that has
-// come back since.
+// notFromShelf refuses an instance that has a domain here while the registry has it on no host.
+// The disks show whether the registry is right: a registry restored from a backup may have an
+// instance on the shelf that has come back since.
 func (e *Env) notFromShelf(ctx context.Context, inst api.Instance, dom *hv.Domain) error {
 	refused := func(format string, args ...any) error {
 		return api.Errorf(api.CodeConflict, "cannot unshelve instance %s: this host has a domain %s with its id, which the registry has on no host; "+format, append([]any{inst.Name, dom.Name}, args...)...)

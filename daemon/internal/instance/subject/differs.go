@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Differs returns how a domain's disks differ from its attachments, or "": in the definition and
-// in the running guest each disk must be at its location, or an overlay over it.
+// Differs returns how a domain's disks differ from its attachments, or "". Each disk, in the
+// definition and in the running guest, must have its attachment's location, or an overlay over it.
 func Differs(dom *hv.Domain, atts []api.Attachment) string {
 	for i := range atts {
 		a := &atts[i]
@@ -37,7 +37,7 @@ func Differs(dom *hv.Domain, atts []api.Attachment) string {
 	return ""
 }
 
-// DefinitionDiffers is Differs for one attachment in the definition.
+// DefinitionDiffers compares one attachment with the definition as Differs does.
 func DefinitionDiffers(dom *hv.Domain, a *api.Attachment) string {
 	config := side{"its definition", "its disk", shell.Line("virsh", "dumpxml", "--inactive", "--", dom.Name), dom.ConfigDisk(a.Device)}
 	return config.differs(a)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package subject has the terms of all ops of instances: the op's instance, the op kinds, the
-// ports, the refusals, and how an instance and its domain are found.
+// ports and the refusals. It finds an instance and its domain.
 package subject
 
 import (
@@ -23,7 +23,7 @@ type Host struct {
 
 func (h Host) named(name string) bool { return name != "" && (name == h.ID || name == h.Name) }
 
-// Env finds instances, and has the common parts of all steps.
+// Env finds instances. It has the common parts of all steps.
 type Env struct {
 	cfg        Config
 	domains    domainReader
@@ -40,9 +40,9 @@ type domainReader interface {
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
 }
 
-// Runner is the steps' part of op.Runner.
+// Runner has the calls of op.Runner that the steps make.
 type Runner interface {
-	// Submit stores and starts a following op.
+	// Submit stores and starts another op.
 	Submit(ctx context.Context, o op.Op) error
 	Active() []op.Status
 	Status(ctx context.Context, opID string) (op.Status, error)
@@ -55,8 +55,8 @@ type Config struct {
 	SaveDir, BootID string
 }
 
-// Deps are the ports, the runner and its journal. Host returns this host's identity; once it is
-// known, the registry need not answer.
+// Deps are the ports, the runner and its journal. Host returns this host's identity. After the
+// first answer of the registry, Host needs no further one.
 type Deps struct {
 	Ports
 
@@ -77,18 +77,20 @@ func New(d *Deps) *Env {
 // FreeBytes returns the free space for save images.
 func (e *Env) FreeBytes() (int64, error) { return e.images.FreeBytes(e.cfg.SaveDir) }
 
-// SavesInMemory reports whether save images are in the host's own memory.
+// SavesInMemory reports whether the directory of save images is in the host's memory.
 func (e *Env) SavesInMemory() (bool, error) { return e.images.InMemory(e.cfg.SaveDir) }
 
-// StepReport reports the instance's new state, so that a caller who waited for the op finds it at
-// the registry. It waits for a dead libvirtd: without it this host has no state to report.
+// StepReport reports the instance's new state to the registry, so that a caller who has waited for
+// the op finds it there. While libvirt is unavailable the op waits, because this host has no state
+// to report.
 func (e *Env) StepReport() op.Step {
 	return op.Step{Name: stepNameReport, Do: func(ctx context.Context, _ *op.Run) error {
 		return e.Reported(ctx)
 	}}
 }
 
-// Reported reports this host's instances, and makes the op wait for libvirt.
+// Reported sends a report of this host's instances. While libvirt is unavailable it makes the op
+// wait.
 func (e *Env) Reported(ctx context.Context) error {
 	if err := e.report(ctx); errors.Is(err, hv.ErrUnavailable) {
 		return request.HV(err)

@@ -27,15 +27,16 @@ var Kinds = []string{
 	KindSuspend, KindSave, KindRestorePaused, KindDiscard, KindResume,
 }
 
-// StepNameAdmit may still refuse an op of any kind but a restore.
+// StepNameAdmit is the first step of every op kind except those that bring a saved instance back.
+// It may still refuse the op.
 const StepNameAdmit = "admit"
 
-// The steps with outputs or ends that other code reads.
+// The names of steps with outputs or ends that other code reads.
 const (
 	stepNameReport = "report"
 
 	StepNameSave    = "save"
 	StepNameSuspend = "suspend"
-	// StepNameSavedState is the first step of the ops that bring an instance back.
+	// StepNameSavedState is the first step of the ops that bring a saved instance back.
 	StepNameSavedState = "saved_state"
 )

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FindInstance returns an instance from the registry or, if that is silent, from this host's
-// cache.
+// FindInstance returns an instance from the registry. While the registry does not answer, it
+// returns the instance from this host's cache.
 func (e *Env) FindInstance(ctx context.Context, ref string) (api.Instance, error) {
 	inst, err := e.registry.Instance(ctx, ref)
 	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
@@ -23,7 +23,7 @@ func (e *Env) FindInstance(ctx context.Context, ref string) (api.Instance, error
 	return inst, err
 }
 
-// SubjectOf returns the subject of an op on an instance of this host.
+// SubjectOf returns the Subject of an op on an instance of this host.
 func (e *Env) SubjectOf(ctx context.Context, inst api.Instance) (Subject, error) {
 	host, err := e.host(ctx)
 	if err != nil {
@@ -35,7 +35,8 @@ func (e *Env) SubjectOf(ctx context.Context, inst api.Instance) (Subject, error)
 	return Subject{InstanceID: inst.ID, InstanceName: inst.Name, Host: host.ID, HostName: host.Name, Epoch: host.Epoch}, nil
 }
 
-// Domain returns an instance's domain, or nil, with errors typed for the runner.
+// Domain returns an instance's domain, or nil if it does not exist. Errors are typed for the
+// runner.
 func (e *Env) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	dom, err := e.domains.Domain(ctx, id)
 	if errors.Is(err, hv.ErrNotFound) {
@@ -44,7 +45,7 @@ func (e *Env) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	return dom, request.HV(err)
 }
 
-// IsOurs reports whether the registry has the instance on this host and not on the shelf.
+// IsOurs reports whether the registry has the instance on this host, and not on the shelf.
 func (e *Env) IsOurs(ctx context.Context, s *Subject) (bool, error) {
 	inst, found, err := e.Row(ctx, s)
 	return found && !inst.State.OnShelf(), err

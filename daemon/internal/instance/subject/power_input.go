@@ -15,7 +15,7 @@ type PowerInput struct {
 	Stopping
 }
 
-// Stopping says how an instance is stopped.
+// Stopping has the options of a stop.
 type Stopping struct {
 	Force          bool `json:"force,omitempty"`
 	TimeoutSeconds int  `json:"timeout_seconds,omitempty"`
@@ -23,7 +23,7 @@ type Stopping struct {
 
 const defaultStopTimeout = 120 * time.Second
 
-// Timeout bounds the guest's shutdown.
+// Timeout returns how long the guest may take to shut down.
 func (s Stopping) Timeout() time.Duration {
 	return cmp.Or(time.Duration(s.TimeoutSeconds)*time.Second, defaultStopTimeout)
 }

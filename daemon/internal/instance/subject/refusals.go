@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Forbidden returns a refusal by an instance's state.
+// Forbidden returns the refusal of an action that the instance's state forbids.
 func Forbidden(verb, name, why string, args ...any) *api.Error {
 	return api.Errorf(api.CodeStateForbidden, "cannot "+verb+" instance "+name+": "+why, args...)
 }
@@ -31,12 +31,12 @@ func NoRoot(verb, name string) *api.Error {
 	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `%s`", verb, name, shell.Line("volferryctl", "volume", "attach", "VOLUME", name, "--root"))
 }
 
-// RefusedFor returns a refusal of a migration in the caller's form.
+// RefusedFor returns a migration's refusal in the form of the caller's errors.
 func RefusedFor(verb, name string, err error) error {
 	return api.Errorf(cmp.Or(api.CodeOf(err), api.CodeInternal), "cannot %s instance %s: %v", verb, name, err)
 }
 
-// Refusal turns an error of the hypervisor into the caller's error, or makes the runner wait.
+// Refusal turns an error of the hypervisor into an error for the caller, or makes the runner wait.
 func (s *Subject) Refusal(verb string, err error) error {
 	cannot := func(code api.Code, why string) error {
 		return api.Errorf(code, "cannot %s instance %s: %s", verb, s.InstanceName, why)

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// RestingOf is AtRest, or nothing while the registry is silent.
+// RestingOf returns the result of AtRest, or nothing while the registry does not answer.
 func (e *Env) RestingOf(ctx context.Context, id string) ([]api.Attachment, error) {
 	atts, err := e.AtRest(ctx, id)
 	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
@@ -22,8 +22,8 @@ func (e *Env) RestingOf(ctx context.Context, id string) ([]api.Attachment, error
 	return atts, err
 }
 
-// OnItsDevices refuses to start a guest if its volume's path leads to another device or RBD image.
-// QEMU detects other faults. A silent cluster is asked only once.
+// OnItsDevices refuses to start a guest if the path of one of its volumes leads to another device
+// or RBD image. QEMU detects other faults. A cluster that does not answer is asked only once.
 func (e *Env) OnItsDevices(ctx context.Context, verb, name string, atts []api.Attachment) error {
 	silent := false
 	for _, a := range atts {
@@ -43,7 +43,7 @@ func (e *Env) OnItsDevices(ctx context.Context, verb, name string, atts []api.At
 	return nil
 }
 
-// AtRest returns an instance's attachments without moving volumes.
+// AtRest returns an instance's attachments, except attachments of moving volumes.
 func (e *Env) AtRest(ctx context.Context, id string) ([]api.Attachment, error) {
 	atts, err := e.registry.Attachments(ctx, "", id)
 	if err != nil {

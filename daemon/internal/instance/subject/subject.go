@@ -7,16 +7,17 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// Subject is an op's instance, in every input of this package.
+// Subject is the instance of an op. Every input of this package has one.
 type Subject struct {
 	request.Body
 	InstanceID   string `json:"instance_id"`
 	InstanceName string `json:"instance_name"`
-	// The op's fencing tokens.
+	// Host and Epoch are the fencing tokens of the op.
 	Host     string `json:"host"`
 	HostName string `json:"host_name"`
 	Epoch    int64  `json:"epoch"`
-	// Whole: the op excludes all other changes of the instance, not only starts, stops and pauses.
+	// Whole is true if the op excludes all other changes of the instance, and false if it excludes
+	// only starts, stops and pauses.
 	Whole bool `json:"whole,omitempty"`
 }
 

@@ -20,7 +20,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// content is the content of a journal, or the reason why it cannot be read.
 type content struct {
 	Error   string
 	Ops     []op.Op     // oldest first
