@@ -58,7 +58,7 @@ func Copy(ctx context.Context, spec Spec) (Result, error) {
 }
 
 // copyEnds clones if the ends support that. Otherwise the storage copies if it can, else this
-// process. lock is the locked file of dst.
+// process.
 func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result, error) {
 	src, err := spec.open(ctx, spec.Src)
 	if err != nil {

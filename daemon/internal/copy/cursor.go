@@ -131,7 +131,6 @@ const (
 
 const offloadRecordBytes = 17
 
-// offloadRecordSize returns the size of the log's first record; 0 if it is no offload record.
 func offloadRecordSize(log []byte, headBytes int) int {
 	size := 0
 	switch log[0] {

@@ -67,7 +67,6 @@ func (e exportEnd) Extent(off int64) (until int64, data bool, err error) {
 	return until, data, nil
 }
 
-// Own implements Layered for a served image.
 func (e exportEnd) Own(off int64) (until int64, own bool, err error) {
 	until, own, err = e.Export.Own(off)
 	if err != nil {

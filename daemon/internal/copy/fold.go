@@ -22,7 +22,7 @@ type FoldSpec struct {
 	Into    Image
 	Network network.Access
 	Files   openfile.Files
-	// OpenEnd opens Into; nil means an NBD client. It exists for ends with faults.
+	// OpenEnd opens Into; nil means an NBD client.
 	OpenEnd OpenEnd
 }
 

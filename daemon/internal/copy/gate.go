@@ -70,7 +70,6 @@ type pacedEnd struct {
 	gate *gate
 }
 
-// paced puts one gate around both ends of a copy, unless there is no pacer.
 func (s *Spec) paced(src, dst End) (End, End) {
 	if s.Pace == nil {
 		return src, dst

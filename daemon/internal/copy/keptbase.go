@@ -45,8 +45,7 @@ func sameChain(a, b *qemuimg.Image) bool {
 	return a == nil && b == nil
 }
 
-// spans divides src into chunks with own bytes of src, and runs of chunks without any. It omits a
-// chunk if skip returns true.
+// spans divides src into chunks with own bytes of src, and runs of chunks without any.
 func (k *keptBase) spans(skip func(chunk int) bool) iter.Seq2[span, error] {
 	return func(yield func(span, error) bool) {
 		size := k.src.Size()

@@ -57,8 +57,7 @@ func (x *extentReader) holeUntil(off int64) (int64, error) {
 	return x.until, nil
 }
 
-// spans divides images of one size into spans, in order. A hole is a hole in all of the images. A
-// chunk is omitted if skip returns true.
+// spans divides images of one size into spans, in order. A hole is a hole in all of the images.
 func spans(sizeBytes int64, skip func(chunk int) bool, ends ...End) iter.Seq2[span, error] {
 	readers := make([]extentReader, len(ends))
 	for i := range ends {

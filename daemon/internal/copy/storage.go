@@ -14,13 +14,11 @@ import (
 
 // A storage is a copy's access to images of one kind of storage.
 type storage interface {
-	// opener returns the function that opens raw images.
 	opener(ctx context.Context) OpenEnd
 	// sizeBytes returns the size of an image, or of the part of it that is copied.
 	sizeBytes(ctx context.Context, i Image) (int64, error)
 }
 
-// hostStorage has the images with a path on this host.
 type hostStorage struct{ files openfile.Files }
 
 func (h hostStorage) opener(context.Context) OpenEnd {
@@ -37,7 +35,6 @@ func (h hostStorage) image(i Image) qemuimg.Image {
 	return img
 }
 
-// serverStorage has the images at an address.
 type serverStorage struct{ access network.Access }
 
 func (s serverStorage) opener(ctx context.Context) OpenEnd {

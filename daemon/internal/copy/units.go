@@ -133,7 +133,6 @@ func windowsOf(ranges []Range) (windows [][]Range) {
 	return windows
 }
 
-// window copies pieces, flushes them, and reads them back. It returns the units that differ.
 func (u *units) window(ctx context.Context, pieces []Range) ([]Differing, error) {
 	hashes := make([][]hash, len(pieces))
 	err := u.each(ctx, pieces, func(ctx context.Context, i int, p []byte) error {

@@ -30,7 +30,6 @@ var zeroBlock = newBuffer(chunkBytes)
 
 func isZero(p []byte) bool { return bytes.Equal(p, zeroBlock[:len(p)]) }
 
-// Zero uses the best way that the file or device supports.
 func (f *fileEnd) Zero(off, n int64) error {
 	for {
 		way := f.zeroing.Load()

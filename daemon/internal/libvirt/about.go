@@ -22,7 +22,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/qemuconf"
 )
 
-// About implements hv.Hypervisor.
 func (h *host) About(ctx context.Context) (about hv.About, err error) {
 	if err := h.readAbout(ctx, &about); err != nil {
 		return about, fmt.Errorf("ask libvirt about itself: %w", err)

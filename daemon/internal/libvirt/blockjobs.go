@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// BlockCopy starts to mirror the live disk into dst.
 func (j *blockJobs) BlockCopy(ctx context.Context, id, target string, dst hv.Image, opts hv.BlockCopyOptions) error {
 	doc, err := domainxml.CopyXML(append([]hv.Image{dst}, opts.Backing...), j.clusters)
 	if err != nil {
@@ -50,7 +49,6 @@ func (j *blockJobs) BlockCopy(ctx context.Context, id, target string, dst hv.Ima
 	})
 }
 
-// CommitActive starts to commit the top image into its direct backing image.
 func (j *blockJobs) CommitActive(ctx context.Context, id, target string, bytesPerSecond int64) error {
 	// With SHALLOW and an explicit base, libvirt checks that the two agree. Without either it
 	// would commit into the bottom of the chain, which may be a template that others use.
@@ -93,7 +91,6 @@ func (j *blockJobs) directBacking(ctx context.Context, id, target string) (name 
 	return name, image, nil
 }
 
-// Job returns the block job on the live disk, nil if there is none.
 func (j *blockJobs) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 	s, err := j.connection.reads()
 	if err != nil {
@@ -137,7 +134,6 @@ func jobKind(t golibvirt.DomainBlockJobType) hv.JobKind {
 	return hv.JobOther
 }
 
-// SetJobBandwidth changes the cap of the running job; 0 removes it.
 func (j *blockJobs) SetJobBandwidth(ctx context.Context, id, target string, bytesPerSecond int64) error {
 	return j.calls.change(ctx, "set block job speed of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
@@ -160,7 +156,6 @@ func (j *blockJobs) Pivot(ctx context.Context, id, target string) error {
 	return err
 }
 
-// AbortJob ends the job; the disk stays on its present chain.
 func (j *blockJobs) AbortJob(ctx context.Context, id, target string) error {
 	err := j.leases.leavingNoLease(ctx, id, target, false, func() error {
 		return j.calls.endJob(ctx, "abort block job of", id, target, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {

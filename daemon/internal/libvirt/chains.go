@@ -94,7 +94,6 @@ func (ch *chains) Snapshot(ctx context.Context, id, target string, overlay hv.Im
 	return ch.calls.changed(ctx, "snapshot", id, target, err)
 }
 
-// StoredBitmaps implements hv.Hypervisor.
 func (ch *chains) StoredBitmaps(ctx context.Context, id string) ([]hv.StoredBitmap, error) {
 	nodes, err := ch.calls.blockNodes(ctx, id)
 	if err != nil {

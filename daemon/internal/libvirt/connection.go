@@ -55,10 +55,8 @@ func (l *link) close() {
 	l.poolReads.close()
 }
 
-// Up reports whether the connection works now.
 func (c *connection) Up() bool { return c.feed.Up() }
 
-// Events returns a new subscription; see hv.Hypervisor.
 func (c *connection) Events(ctx context.Context) <-chan hv.Event { return c.feed.Subscribe(ctx) }
 
 func (c *connection) dial(ctx context.Context) (*session, error) {

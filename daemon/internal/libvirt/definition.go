@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
-// DomainDefinition implements hv.Hypervisor.
 func (d *definitions) DomainDefinition(ctx context.Context, id string) (hv.DomainDefinition, error) {
 	def, err := d.domainDefinition(ctx, id)
 	if err != nil {
@@ -52,12 +51,10 @@ func (d *definitions) domainDefinition(ctx context.Context, id string) (def hv.D
 	return def, err
 }
 
-// ParseDisk implements hv.Hypervisor.
 func (d *definitions) ParseDisk(definition string) (hv.Disk, error) {
 	return domainxml.ParseDisk(definition, d.clusters)
 }
 
-// DefineDomain implements hv.Hypervisor.
 func (d *definitions) DefineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error {
 	if err := d.defineDomain(ctx, id, def, disks); err != nil {
 		return fmt.Errorf("define domain %s: %w", id, err)

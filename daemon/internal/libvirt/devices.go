@@ -12,21 +12,16 @@ import (
 // devices implements hv.Devices: volumes of libvirt pools need no connecting, and no pool copies.
 type devices struct{}
 
-// Connectable implements hv.Hypervisor.
 func (devices) Connectable(context.Context, string) (bool, error) { return false, nil }
 
-// FindDeviceCopy implements hv.Hypervisor.
 func (devices) FindDeviceCopy(context.Context, string, string) (*hv.DeviceCopy, error) {
 	return nil, fmt.Errorf("%w: no pool copies by itself", hv.ErrNotFound)
 }
 
-// CopyDevice implements hv.Hypervisor.
 func (devices) CopyDevice(context.Context, hv.DeviceCopy, int64, int64) (int64, error) {
 	return 0, fmt.Errorf("%w: pools of libvirt copy nothing", hv.ErrUnsupported)
 }
 
-// ConnectDevice implements hv.Hypervisor.
 func (devices) ConnectDevice(context.Context, string) error { return nil }
 
-// DisconnectDevice implements hv.Hypervisor.
 func (devices) DisconnectDevice(context.Context, string) error { return nil }

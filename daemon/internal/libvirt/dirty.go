@@ -25,7 +25,6 @@ const (
 	removeBitmap  = "block-dirty-bitmap-remove"
 )
 
-// StartTracking implements hv.DirtyTracker.
 func (t *tracker) StartTracking(ctx context.Context, id, target, name string, unitBytes int64) error {
 	const what = "track writes of"
 	disk, err := t.tracked(ctx, what, id, target)
@@ -63,7 +62,6 @@ func (t *tracker) SwapTracking(ctx context.Context, id, target, oldName, newName
 	}}}, nil)
 }
 
-// Tracking implements hv.DirtyTracker.
 func (t *tracker) Tracking(ctx context.Context, id, target string) ([]hv.DirtyBitmap, error) {
 	disk, err := t.tracked(ctx, "list bitmaps of", id, target)
 	if err != nil {
@@ -76,7 +74,6 @@ func (t *tracker) Tracking(ctx context.Context, id, target string) ([]hv.DirtyBi
 	return all, nil
 }
 
-// StopTracking implements hv.DirtyTracker.
 func (t *tracker) StopTracking(ctx context.Context, id, target, prefix string) error {
 	const what = "stop tracking writes of"
 	leave, err := t.reading.enter(ctx, "the bitmaps of domain "+id)

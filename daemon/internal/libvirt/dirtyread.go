@@ -35,7 +35,6 @@ type export struct {
 	Node string `json:"node-name"`
 }
 
-// DirtyUnits implements hv.DirtyTracker.
 func (t *tracker) DirtyUnits(ctx context.Context, id, target, name string) ([]hv.DirtyRange, error) {
 	const what = "read a bitmap of"
 	leave, err := t.reading.enter(ctx, "the bitmaps of domain "+id)

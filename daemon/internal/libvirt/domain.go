@@ -17,7 +17,6 @@ import (
 
 const maxReads = 5
 
-// Domains lists every domain, active or defined.
 func (ds *domains) Domains(ctx context.Context) ([]hv.Domain, error) {
 	s, err := ds.connection.reads()
 	if err != nil {
@@ -67,7 +66,6 @@ func (ds *domains) readListed(ctx context.Context, s *session, dom golibvirt.Dom
 	return d, nil
 }
 
-// Domain reads one domain by UUID.
 func (ds *domains) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	s, err := ds.connection.reads()
 	if err != nil {
@@ -114,7 +112,6 @@ func lookup(ctx context.Context, s *session, id string) (golibvirt.Domain, error
 	return dom, nil
 }
 
-// RunState implements hv.Hypervisor.
 func (ds *domains) RunState(ctx context.Context, id string) (hv.RunState, error) {
 	s, err := ds.connection.reads()
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 
 func domainID(dom golibvirt.Domain) string { return uuid.UUID(dom.UUID).String() }
 
-// domainFacts are libvirt's answers to the questions about a domain at one moment.
 type domainFacts struct {
 	dom         golibvirt.Domain
 	state       golibvirt.DomainState

@@ -25,7 +25,6 @@ import (
 // disks. So Volferry drops such a lease as libvirtd does: after each change that leaves one
 // (leavingNoLease), and, if libvirt still refuses a lease, before another try (takingAgain).
 
-// CanSwitch implements hv.Hypervisor.
 func (ls *leases) CanSwitch(ctx context.Context, images ...string) error {
 	conf, err := lockd.Read(ls.library.definitions)
 	if err != nil {

@@ -26,7 +26,6 @@ import (
 // slow disk.
 const memoryCallTimeout = 6 * time.Hour
 
-// SaveMemory implements hv.Hypervisor.
 func (m *memory) SaveMemory(ctx context.Context, id, path string) error {
 	if err := m.saveMemory(ctx, id, path); err != nil {
 		return fmt.Errorf("save memory of domain %s: %w", id, err)
@@ -118,7 +117,6 @@ func (m *memory) SavingMemory(ctx context.Context, id string) (bool, error) {
 	return saving, nil
 }
 
-// SavedDisks implements hv.Hypervisor.
 func (m *memory) SavedDisks(ctx context.Context, id, path string) ([]hv.Disk, error) {
 	text, err := m.savedXML(ctx, id, path)
 	if err != nil {
@@ -161,7 +159,6 @@ func (m *memory) savedXML(ctx context.Context, id, path string) (string, error) 
 	return text, nil
 }
 
-// RestoreMemory implements hv.Hypervisor.
 func (m *memory) RestoreMemory(ctx context.Context, id, path string, opts hv.RestoreOptions) error {
 	if err := m.restoreMemory(ctx, id, path, opts); err != nil {
 		return fmt.Errorf("restore memory of domain %s: %w", id, err)

@@ -16,9 +16,8 @@ import (
 )
 
 // OpenFiles lists the process's open files on the images at these paths. For files and devices it
-// reads /proc, as evidence independent of libvirt, so it works while libvirtd is down. It looks
-// for the process once, because that takes long with many processes, and guests are paused
-// meanwhile. For images at addresses it queries the process.
+// reads /proc, as evidence independent of libvirt, so it works while libvirtd is down. It looks for
+// the process once, because that takes long with many processes, and guests are paused meanwhile.
 func (ps *guestProcesses) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error) {
 	files, err := ps.openFiles(ctx, strings.ToLower(id), paths)
 	if err != nil {

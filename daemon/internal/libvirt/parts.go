@@ -36,7 +36,6 @@ type Processes interface {
 	About(ctx context.Context, pid int) (process.About, error)
 }
 
-// guestProcesses implements hv.Processes.
 type guestProcesses struct {
 	connection *connection
 	library    *library
@@ -59,7 +58,6 @@ type leases struct {
 	socket string
 }
 
-// definitions implements hv.Definitions.
 type definitions struct {
 	connection *connection
 	library    *library
@@ -68,7 +66,6 @@ type definitions struct {
 	clusters   rbd.Clusters
 }
 
-// plug implements hv.Plug.
 type plug struct {
 	connection *connection
 	library    *library
@@ -88,7 +85,6 @@ type chains struct {
 	clusters   rbd.Clusters
 }
 
-// blockJobs implements hv.BlockJobs.
 type blockJobs struct {
 	connection *connection
 	calls      *calls
@@ -96,13 +92,11 @@ type blockJobs struct {
 	clusters   rbd.Clusters
 }
 
-// writeLimits implements hv.WriteLimits.
 type writeLimits struct {
 	connection *connection
 	calls      *calls
 }
 
-// tracker implements hv.DirtyTracker.
 type tracker struct {
 	library *library
 	domains *domains
@@ -111,14 +105,12 @@ type tracker struct {
 	reading gate
 }
 
-// power implements hv.Power.
 type power struct {
 	domains *domains
 	calls   *calls
 	leases  *leases
 }
 
-// memory implements hv.Memory.
 type memory struct {
 	connection *connection
 	domains    *domains
@@ -127,7 +119,6 @@ type memory struct {
 	clusters   rbd.Clusters
 }
 
-// pools implements hv.Pools.
 type pools struct {
 	connection *connection
 	library    *library

@@ -16,7 +16,6 @@ import (
 // alreadyAsked is in QEMU's error for a device with an unanswered unplug request.
 const alreadyAsked = "in the process of unplug"
 
-// AttachDisk adds a disk to the live domain or to the definition.
 func (p *plug) AttachDisk(ctx context.Context, id string, where hv.Where, disk hv.DiskSpec) error {
 	if err := p.attachDisk(ctx, id, where, disk); err != nil {
 		return fmt.Errorf("attach %s %s: %w", where, nameOf(id, disk.Target), err)
@@ -102,7 +101,6 @@ func diskIn(dom *hv.Domain, where hv.Where, target string) *hv.Disk {
 	return dom.ConfigDisk(target)
 }
 
-// DetachDisk removes a disk from the definition, or requests it from the guest.
 func (p *plug) DetachDisk(ctx context.Context, id string, where hv.Where, target string) error {
 	err := p.detachDisk(ctx, id, where, target)
 	p.library.note(keptBy(where), nil) // also if another program has removed the disk
@@ -148,7 +146,6 @@ func (p *plug) detachDisk(ctx context.Context, id string, where hv.Where, target
 	return err
 }
 
-// DiskDefinition returns the <disk> as libvirt writes it.
 func (p *plug) DiskDefinition(ctx context.Context, id string, where hv.Where, target string) (string, error) {
 	disk, err := p.domains.diskElement(ctx, id, where, target)
 	doc := ""

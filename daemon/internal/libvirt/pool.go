@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Pools lists the storage pools.
 func (ps *pools) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 	s, err := ps.connection.poolReads(ctx)
 	if err != nil {
@@ -80,7 +79,6 @@ func activePool(ctx context.Context, s *session, name string) (golibvirt.Storage
 	return pool, info, err
 }
 
-// CreateVolume makes a pool volume of exactly sizeBytes.
 func (ps *pools) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error) {
 	var v *hv.PoolVolume
 	err := ps.changePool(ctx, pool, func(ctx context.Context, s *session) (err error) {
@@ -200,7 +198,6 @@ func volumeXML(poolType, name, format string, sizeBytes int64, backing []hv.Imag
 	return doc, nil
 }
 
-// LookupVolume finds a pool volume by name, after a refresh of the pool.
 func (ps *pools) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error) {
 	found := make(chan *hv.PoolVolume, 1)
 	err := ps.askPool(ctx, pool, func(ctx context.Context, s *session) error {

@@ -20,7 +20,6 @@ func (p *power) Suspend(ctx context.Context, id string) error {
 	})
 }
 
-// Resume resumes a paused domain.
 func (p *power) Resume(ctx context.Context, id string) error {
 	resume := func() error {
 		return p.calls.inWindow(ctx, "resume", id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {

@@ -20,7 +20,6 @@ import (
 // dac is libvirt's name for confinement by user and group.
 const dac = "dac"
 
-// QEMUUser implements hv.Hypervisor.
 func (ps *guestProcesses) QEMUUser(ctx context.Context, id string) (hv.ProcessUser, error) {
 	user, err := ps.qemuUser(ctx, id)
 	if err != nil {

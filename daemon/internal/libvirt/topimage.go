@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
-// TopImage implements hv.Hypervisor.
 func (ds *domains) TopImage(ctx context.Context, id, target string) (string, error) {
 	path, err := ds.topImage(ctx, id, target)
 	if err != nil {

@@ -20,7 +20,6 @@ type byteLimits struct {
 	total, read, write uint64
 }
 
-// LiveWriteLimit implements hv.Hypervisor.
 func (w *writeLimits) LiveWriteLimit(ctx context.Context, id, target string) (int64, error) {
 	live, err := w.limits(ctx, id, target)
 	return int64(live.write), err //nolint:gosec // libvirt bounds it below 2^63
@@ -81,7 +80,6 @@ func (w *writeLimits) limits(ctx context.Context, id, target string) (byteLimits
 		})
 }
 
-// DiskStats reads the counters of the live disk.
 func (w *writeLimits) DiskStats(ctx context.Context, id, target string) (*hv.DiskStats, error) {
 	s, err := w.connection.reads()
 	if err != nil {

@@ -124,8 +124,7 @@ func (a *activeOp) givenUp(err error) (verdict, error) {
 	}
 }
 
-// outcome returns whether Do took effect, regardless of its error. verdictFailed means that the
-// step did not happen; the error is the reason.
+// outcome returns whether Do took effect, regardless of its error.
 func (a *activeOp) outcome(step *Step, run *Run, doErr error) (verdict, error) {
 	switch {
 	case doErr == nil && (step.Observe == nil || step.Verifies):

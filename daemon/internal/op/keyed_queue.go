@@ -53,7 +53,6 @@ func (q *keyedQueue) leave(mine *ticket) {
 	q.moved = make(chan struct{})
 }
 
-// blockedBy returns the first ticket that blocks mine, and moved; nil if mine has its turn.
 func (q *keyedQueue) blockedBy(mine *ticket) (before *ticket, moved <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 const leaveAfter = time.Second
 
 // mayLeave reports whether the op may leave a critical section while the journal refuses these
-// records. An op that stops for the operator does not leave.
+// records.
 func (a *activeOp) mayLeave(events []event) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,7 +72,6 @@ func (a *activeOp) leaveForward(current int, done bool) error {
 	return nil
 }
 
-// committedWith reports whether the op is committed, or will be once these records are stored.
 func (a *activeOp) committedWith(events []event) bool {
 	return a.snapshot().Committed || events[0].kind == EventSucceeded && events[0].step == a.plan.Commit
 }

@@ -71,7 +71,6 @@ func (r *Runner) waitInJournal(ctx context.Context, id string) (Status, error) {
 	return st, err
 }
 
-// statusFrom computes the status of an op that is not active.
 func (r *Runner) statusFrom(o Op, records []Record) Status {
 	plan, err := r.plan(&o)
 	if err == nil {

@@ -79,7 +79,6 @@ func (a *activeOp) appendFailure(cause error) error {
 	return a.append(events...)
 }
 
-// park stops the op until Continue.
 func (a *activeOp) park(f Failure) bool {
 	if a.record(event{EventNeedsOperator, "", encodeFailure(f)}).goesOn() {
 		a.r.cfg.Log.Error("op waits for the operator", "op", a.op.ID, "err", f.Message)

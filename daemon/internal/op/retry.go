@@ -21,8 +21,7 @@ type retrier struct {
 	tries    int
 	delay    backoff // for errors without a time
 	// heard is the count of wakes when the last try began.
-	heard int
-	// waited is the reason of the last wait, and since is when that wait began.
+	heard  int
 	waited string
 	since  time.Time
 	// refused is when the journal began to refuse the step's notes.

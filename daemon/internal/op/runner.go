@@ -138,7 +138,6 @@ type activeOp struct {
 	changed chan struct{}
 }
 
-// waiting is why an op waits, and since when.
 type waiting struct {
 	on    string
 	since time.Time

@@ -21,8 +21,7 @@ func (r *Runner) TryLock(keys []string, f func()) bool {
 	return true
 }
 
-// enterFree adds the ticket mine if its turn comes at once, and reports whether it did. Then the
-// caller calls r.wg.Done.
+// enterFree: if it returns true, the caller calls r.wg.Done.
 func (r *Runner) enterFree(mine *ticket) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

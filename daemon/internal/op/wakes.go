@@ -4,7 +4,6 @@ package op
 
 import "sync"
 
-// wakes counts the wakes and holds the waiters by reason.
 type wakes struct {
 	mu      sync.Mutex
 	count   int

@@ -189,7 +189,6 @@ func (k *kit) interrupt(after time.Duration, in connector.Request) {
 	_, _ = k.Run(ctx, in)
 }
 
-// cleanUp deletes all volumes of the checks, also after an interruption.
 func (k *kit) cleanUp() error {
 	k.ctx = context.WithoutCancel(k.ctx)
 	var left error

@@ -73,8 +73,6 @@ func (k *kit) away() error {
 	return nil
 }
 
-// connect connects a volume, and checks its device against the answer and against an earlier
-// connect.
 func (k *kit) connect(name, opID string) error {
 	out, err := k.ask(connector.Request{Verb: connector.VerbConnect, OpID: opID, Volume: name})
 	if err != nil {

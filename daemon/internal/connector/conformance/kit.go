@@ -106,7 +106,6 @@ func (k *kit) remember(name string) {
 	}
 }
 
-// create makes a volume for this op, and checks that the kernel's device matches the answer.
 func (k *kit) create(name, opID string) error {
 	out, err := k.ask(connector.Request{Verb: connector.VerbCreate, OpID: opID, Volume: name, SizeBytes: k.SizeBytes})
 	if err != nil {

@@ -81,7 +81,6 @@ func (h *Host) CopyDevice(ctx context.Context, c hv.DeviceCopy, off, n int64) (u
 	return out.CopiedToBytes, nil
 }
 
-// sameDevices refuses a copy if the devices differ from the results of FindDeviceCopy.
 func (h *Host) sameDevices(c hv.DeviceCopy) error {
 	for _, end := range []hv.DeviceCopyEnd{c.Src, c.Dst} {
 		d, err := h.Look(end.Path)

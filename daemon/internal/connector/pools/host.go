@@ -170,7 +170,6 @@ func (h *Host) inspect(ctx context.Context, pool string) (connector.Pool, error)
 	return p, h.refusal(pool, "look at the pool", err)
 }
 
-// known returns the description of a pool, without a new inspection if one is recent enough.
 func (h *Host) known(ctx context.Context, pool string) (connector.Pool, error) {
 	l := h.look(pool)
 	if l.before == nil {
@@ -184,7 +183,6 @@ func (h *Host) known(ctx context.Context, pool string) (connector.Pool, error) {
 	return p, h.refusal(pool, "look at the pool", err)
 }
 
-// refusal converts an error of a connector to an error that callers of a hypervisor distinguish.
 func (h *Host) refusal(pool, what string, err error) error {
 	if err == nil {
 		return nil

@@ -28,7 +28,7 @@ var exportTests = map[string]func(*testing.T, *bench){
 }
 
 // testExport freezes a disk below an overlay, commits, freezes again, and moves the disk to dst.
-// src or dst is an NBD export. It checks the open images each time.
+// src or dst is an NBD export.
 func testExport(t *testing.T, b *bench, src, dst hv.Image) {
 	t.Helper()
 	b.WriteImage(t, src, 0, 1)

@@ -277,8 +277,6 @@ func testJobDies(t *testing.T, b *bench) {
 	g.CheckGuest(t, g.id, "vda", 1, 2)
 }
 
-// testJobBeginsSuspended checks that a job scans a suspended guest's disk, reports that, and
-// misses no write after the guest is resumed.
 func testJobBeginsSuspended(t *testing.T, b *bench) {
 	ctx, g := t.Context(), b.start(t)
 	version, err := g.hv.QEMUVersion(ctx, g.id)

@@ -100,8 +100,7 @@ func (g *leasedGuest) over(t *testing.T) {
 	g.wantLeased(t, g.overlay, g.src)
 }
 
-// pivot pivots a job to an image with the guest suspended, and resumes it. It checks that no other
-// domain can then open the image, and that the guest can be suspended, resumed, ended and started.
+// pivot pivots a job to an image with the guest suspended, and resumes it.
 func (g *leasedGuest) pivot(t *testing.T, to hv.Image, left ...hv.Image) {
 	t.Helper()
 	ctx := t.Context()
@@ -228,8 +227,6 @@ func testLeasesOfAHotPlug(t *testing.T, g *leasedGuest) {
 	g.wantLeased(t, g.src)
 }
 
-// testLeasesElsewhere resumes a guest while another host has the lease of one image, for each
-// disk.
 func testLeasesElsewhere(t *testing.T, g *leasedGuest) {
 	ctx := t.Context()
 	for _, img := range append(slices.Clone(g.others), g.src) {

@@ -178,7 +178,6 @@ func testSavedDisks(t *testing.T, b *bench) {
 	wants("a file that was hardly begun", g.id, file+".cut", hv.ErrIncomplete)
 }
 
-// testStartToken: the hook sees the start token only in the start that it is for.
 func testStartToken(t *testing.T, b *bench) {
 	g := b.start(t)
 	b.RefuseWithout(t, g.id, "the-token")

@@ -80,9 +80,8 @@ type domain struct {
 	shown     hv.State
 	byUser    bool
 	// leaving are the live disks with an unanswered request to release them.
-	unplug  Unplug
-	leaving map[string]bool
-	// savedLeaving is leaving in the managed save image.
+	unplug       Unplug
+	leaving      map[string]bool
 	savedLeaving map[string]bool
 	// asked counts the open requests to shut down or, if thenReboot, to reboot.
 	shutdown   Shutdown

@@ -359,7 +359,6 @@ func sizeOf(img hv.Image, file *image) int64 {
 // HeaderBytes is the size of a LUKS container's header; the guest's data follows it.
 const HeaderBytes = BlockSize
 
-// luksHeader returns the first block of a container, which identifies the secret.
 func luksHeader(secret string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(secret)) // it cannot fail

@@ -138,8 +138,6 @@ type hold struct {
 	shared   bool
 }
 
-// opens lists every opening of an image by the domain's process: the chains with only their tops
-// writable, and the targets of jobs.
 func (d *domain) opens() []hold {
 	var opens []hold
 	for i := range d.Live {

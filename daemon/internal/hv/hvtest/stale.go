@@ -77,8 +77,6 @@ func (f *Fake) SetOccupied(id string, occupied bool) error {
 
 func (d *domain) knowsJob(target string) bool { return d.stale == nil || d.stale.jobs[target] }
 
-// mayBeginJob refuses a second job on a live disk, with the error of a hypervisor that knows the
-// first job or does not.
 func (d *domain) mayBeginJob(target string) error {
 	switch {
 	case d.jobs[target] == nil:

@@ -82,7 +82,6 @@ func (nbdProtocol) set(source *etree.Element, uri string, _ rbd.Clusters) {
 
 var hostAttributes = []string{"transport", "socket", "name", "port"}
 
-// has reports whether address accepts a <source>, as far as the attributes show.
 func (nbdProtocol) has(source *etree.Element) bool {
 	hosts := source.SelectElements("host")
 	if source.SelectAttrValue("protocol", "") != medium.ProtocolNBD || len(hosts) != 1 || len(hosts[0].ChildElements()) > 0 {

@@ -27,7 +27,6 @@ type protocol interface {
 	keeps(child *etree.Element) bool
 }
 
-// protocols has the protocols, by libvirt's names.
 var protocols = map[string]protocol{medium.ProtocolNBD: nbdProtocol{}, medium.ProtocolRBD: rbdProtocol{}}
 
 // protocolAt returns the protocol of an address. For a text that is no address it returns
@@ -39,7 +38,6 @@ func protocolAt(address string) protocol {
 	return nbdProtocol{}
 }
 
-// protocolIn returns the protocol that has a <source>, or nil.
 func protocolIn(source *etree.Element) protocol {
 	if p := protocols[source.SelectAttrValue("protocol", "")]; p != nil && p.has(source) {
 		return p
@@ -54,5 +52,4 @@ func addressOfSource(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) st
 	return ""
 }
 
-// networkAttributes are the attributes of a <source> of a known protocol.
 var networkAttributes = []string{"protocol", "name", "tls"}

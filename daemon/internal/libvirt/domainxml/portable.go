@@ -217,8 +217,6 @@ func checkSecLabel(label *etree.Element) error {
 	return nil
 }
 
-// checkElement checks an element and its descendants for paths and for elements that are private
-// to a host.
 func checkElement(el *etree.Element, place string) error {
 	if el.Space != "" || slices.Contains(privateElements, el.Tag) {
 		return LeansOn("<%s> in <%s>", el.FullTag(), place)

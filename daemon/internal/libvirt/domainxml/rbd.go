@@ -127,7 +127,6 @@ func (rbdProtocol) keeps(child *etree.Element) bool {
 	return child.FullTag() == "host" || isCephAuth(child)
 }
 
-// isCephAuth reports whether an <auth> has only a user and the UUID of a secret.
 func isCephAuth(auth *etree.Element) bool {
 	children := auth.ChildElements()
 	return auth.FullTag() == "auth" && len(children) == 1 && children[0].FullTag() == "secret" && len(children[0].ChildElements()) == 0 &&

@@ -26,7 +26,6 @@ type trial struct {
 	name string
 	want []op.State
 
-	// killAtPoint and killAfterRecord crash the runner, once.
 	killAtPoint     string
 	killAfterRecord int64
 	// forget makes Observe of this step report NotDone, once after the crash.
@@ -36,8 +35,7 @@ type trial struct {
 	fail      string
 	failAfter bool
 	failUndo  string
-	// mayPark: the op may be parked, and the operator calls Continue.
-	mayPark bool
+	mayPark   bool
 	// failAppend is the number of the record that the journal refuses.
 	failAppend int
 	stored     bool
@@ -63,7 +61,6 @@ type rig struct {
 	forgot atomic.Bool
 }
 
-// outcome is the end of an op, with its fault points and records.
 type outcome struct {
 	status  op.Status
 	points  []string
@@ -86,7 +83,6 @@ func newRig(w World, tr trial) *rig {
 	return r
 }
 
-// close releases the goroutine that was killed, and stops all runners.
 func (r *rig) close() {
 	close(r.released)
 	for _, runner := range r.runners {
@@ -94,7 +90,6 @@ func (r *rig) close() {
 	}
 }
 
-// play runs the op to its end, through a crash and an operator's Continue.
 func (r *rig) play(ctx context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, endless)
 	defer cancel()
@@ -132,7 +127,6 @@ func (r *rig) play(ctx context.Context) (outcome, error) {
 	return outcome{st, r.points, records}, err
 }
 
-// checkOutcome compares the end with the allowed ones, and checks the world.
 func (r *rig) checkOutcome(o outcome) error {
 	if !slices.Contains(r.trial.want, o.status.State) {
 		err := fmt.Errorf("the op ended %s, want %v", o.status.State, r.trial.want)

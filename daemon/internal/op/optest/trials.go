@@ -9,8 +9,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// trials derives the trials from the plan, and from a run without faults and a run with one failed
-// step.
 func (s Subject) trials(t *testing.T) []trial {
 	t.Helper()
 	plan := s.plan(t)
@@ -29,7 +27,6 @@ func (s Subject) trials(t *testing.T) []trial {
 	return all
 }
 
-// stepTrials returns the trials of a single step on the way forward.
 func stepTrials(plan op.Plan, i int, step op.Step) []trial {
 	before := trial{name: "fails_before/" + step.Name, fail: step.Name}
 	after := trial{name: "fails_after/" + step.Name, fail: step.Name, failAfter: true}
@@ -84,7 +81,6 @@ func undoTrials(plan op.Plan, broken trial) []trial {
 	return all
 }
 
-// crashTrials returns trials that disturb a run with outcome o at every point and record.
 func crashTrials(suffix string, base trial, o outcome) []trial {
 	var all []trial
 	add := func(name string, change func(*trial)) {
@@ -132,7 +128,6 @@ func (s Subject) plan(t *testing.T) op.Plan {
 	return op.Plan{}
 }
 
-// ofOp returns the plan of an op that may name its steps.
 func ofOp(t *testing.T, kind op.Plan, o op.Op) op.Plan {
 	t.Helper()
 	if len(o.Steps) == 0 {
