@@ -19,6 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
+// The steps that copy.
 const (
 	CopyRoundStep = "copy_round"
 	ReadLastStep  = "read_last"
