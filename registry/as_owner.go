@@ -51,7 +51,6 @@ func (in *invocation) refuseDirectoryOfOthers(file string) (err error) {
 		refused, owner.line(args), filepath.Dir(file), shell.Line("mv", "-n", "--", there, file))
 }
 
-// databaseOwner is the user and group that must run a command.
 type databaseOwner struct{ uid, gid int }
 
 // groupOf returns the directory's group, which gives the user access to the files there. If that

@@ -17,7 +17,6 @@ type auditor struct {
 	ready chan struct{}
 }
 
-// Run implements service.Task.
 func (a *auditor) Run(ctx context.Context) error {
 	close(a.ready)
 	a.verify(ctx)
@@ -36,8 +35,6 @@ func (a *auditor) verify(ctx context.Context) {
 	}
 }
 
-// Ready implements service.Task.
 func (a *auditor) Ready() <-chan struct{} { return a.ready }
 
-// String implements service.Task.
 func (a *auditor) String() string { return "audit" }

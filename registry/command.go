@@ -30,7 +30,6 @@ type command struct {
 	run   func(context.Context, *invocation) error
 }
 
-// options are the values of the commands' flags.
 type options struct {
 	serverNames   []string
 	id, out, role string

@@ -67,7 +67,7 @@ func defaultConfig() *config {
 }
 
 // loadConfig reads the file and then the flags, which have priority, and returns the remaining
-// args. For --help it prints usage and the flags to stderr.
+// args.
 func loadConfig(args []string, usage string, stderr io.Writer) (*config, []string, error) {
 	program := settings.Program{Name: server.Program, Usage: usage, File: defaultConfigFile, Stderr: stderr}
 	return settings.Load(program, args, defaultConfig, (*config).flags)

@@ -11,7 +11,6 @@ import (
 
 const databaseProbe = "database"
 
-// healthOf returns the health of a registry: whether it accepts changes, and whether it hangs.
 func healthOf(db *workflow.Store) *service.Health {
 	changes := func() error {
 		if reason, readOnly := db.ReadOnly(); readOnly {

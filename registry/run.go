@@ -34,7 +34,6 @@ const housekeepEvery = 30 * time.Second
 // gatherFor is how long a commit waits for further changes: about the duration of a commit.
 const gatherFor = time.Millisecond
 
-// serve builds all parts of the registry and runs them until ctx ends.
 func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	if err := cfg.check(); err != nil {
 		return err
@@ -75,7 +74,6 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	return service.Run(ctx, log, health, tasks...)
 }
 
-// tasks returns the parts of the registry over its open database.
 func (c *config) tasks(db *workflow.Store, hosts *relay.Relay, metrics *server.Metrics, health *service.Health, log *slog.Logger) ([]service.Task, error) {
 	gid, err := settings.GroupID(c.SocketGroup)
 	if err != nil {
@@ -165,7 +163,6 @@ type housekeeper struct {
 	ready chan struct{}
 }
 
-// Run implements service.Task.
 func (h *housekeeper) Run(ctx context.Context) error {
 	close(h.ready)
 	tick := time.NewTicker(housekeepEvery)
@@ -189,8 +186,6 @@ func (h *housekeeper) keep(ctx context.Context) {
 	}
 }
 
-// Ready implements service.Task.
 func (h *housekeeper) Ready() <-chan struct{} { return h.ready }
 
-// String implements service.Task.
 func (h *housekeeper) String() string { return "housekeeping" }

@@ -209,7 +209,6 @@ func (s *session) request(r *http.Request, first bool) (*http.Request, error) {
 	return out, err //nolint:wrapcheck // of a reader of bytes
 }
 
-// roundTrip also returns how often the request was written.
 func (s *session) roundTrip(r *http.Request) (resp *http.Response, written int, err error) {
 	var count atomic.Int32
 	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{WroteHeaders: func() { count.Add(1) }})

@@ -110,7 +110,6 @@ func (w *walk) inDisk() bool {
 	return len(w.within) >= 3 && w.within[1] == "devices" && w.within[2] == "disk"
 }
 
-// value adds the paths in an attribute or text.
 func (w *walk) value(attribute, value string) {
 	value = strings.TrimSpace(value)
 	if strings.HasPrefix(value, "/") {

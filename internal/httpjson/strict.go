@@ -123,8 +123,6 @@ func misspelt(name string, fields []field) bool {
 	return slices.ContainsFunc(fields, func(f field) bool { return strings.EqualFold(f.name, name) })
 }
 
-// unknownField returns the error for an unknown field. It names a known field that differs only in
-// case.
 func unknownField(path, name string, fields []field) error {
 	for _, f := range fields {
 		if strings.EqualFold(f.name, name) {

@@ -20,7 +20,6 @@ const denyListHead = `# Public keys that the registry refuses, whatever their ce
 # "volferry-registry revoke" adds to it.
 `
 
-// denyList is the set of refused public keys.
 type denyList map[string]bool
 
 func createDenyList(d *atomicfile.Directory) error {

@@ -27,7 +27,6 @@ const (
 )
 
 const (
-	// maxFileBytes limits a certificate or key, maxListBytes a list of certificates.
 	maxFileBytes = 1 << 20
 	maxListBytes = 64 << 20
 )

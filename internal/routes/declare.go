@@ -12,8 +12,6 @@ import (
 
 type option func(*Declaration)
 
-// daemon declares that the daemon serves the route, and the query parameters that only the daemon
-// accepts.
 func daemon(part Part, query ...string) option {
 	return func(d *Declaration) { d.Daemon = &AtDaemon{Part: part, Query: query} }
 }
@@ -40,7 +38,7 @@ func also[T any](noun string) option {
 	return func(d *Declaration) { d.out = append(d.out, httpjson.Noun{Name: noun, Value: none}) }
 }
 
-// paged declares that the registry sends the list in pages. Order is the order of the whole list.
+// paged declares that the registry sends the list in pages.
 func paged[T any](order func(a, b T) int) option {
 	return func(d *Declaration) { d.order = order }
 }
@@ -101,7 +99,6 @@ func remove[Out any](path, summary string, options ...option) Route[None, Out] {
 	return declare[None, Out](httpjson.Operate, http.MethodDelete, path, summary, options)
 }
 
-// report declares a post for a daemon's report about its own host to the registry.
 func report[In, Out any](path, summary string, options ...option) Route[In, Out] {
 	return declare[In, Out](httpjson.Local, http.MethodPost, path, summary, append([]option{registry(own)}, options...))
 }

@@ -160,7 +160,6 @@ func (h *handshakes) shake(conn *tls.Conn) (caller string, err error) {
 	return h.tls.Caller(conn.ConnectionState())
 }
 
-// deliver passes a connection or error to Accept, and reports whether it did.
 func (h *handshakes) deliver(conn net.Conn, err error) bool {
 	select {
 	case h.done <- accepted{conn, err}:
@@ -206,7 +205,6 @@ func newCounts[K comparable](most int) *counts[K] {
 	return &counts[K]{most: most, of: map[K]int{}}
 }
 
-// enter increments the count of key unless it is at the limit, and reports whether it did.
 func (c *counts[K]) enter(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	// probeEvery is the interval between tries of a probe.
 	probeEvery = 15 * time.Second
 	// slowAfter is the duration of a try after which the program is not ready.
 	slowAfter = 10 * time.Second
@@ -112,7 +111,6 @@ func (p *probe) end(err error, log *slog.Logger) {
 	p.since, p.tried, p.err = time.Time{}, true, err
 }
 
-// hangs returns an error if the running try has lasted longer than the given time.
 func (p *probe) hangs(longer time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -203,8 +201,6 @@ func worst(all []finding) (err error) {
 	return err
 }
 
-// report returns a handler that answers with a line for each finding: status 200 if there is no
-// error, else 503.
 func report(findings func() []finding) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		all := findings()

@@ -103,7 +103,7 @@ func readFile(path string, named bool, cfg any) error {
 	return nil
 }
 
-// wrongType matches the decoder's error for a value of the wrong type. The error names Go types.
+// wrongType matches the decoder's error for a value of the wrong type.
 var wrongType = regexp.MustCompile(`incompatible types: TOML value has type \S+; destination has type (\S+)`)
 
 // sayType replaces the Go type in that error by the expected TOML.

@@ -40,8 +40,7 @@ func completionCommand() *cli.Command {
 	}
 }
 
-// completeCommand returns the command that the completion scripts call. It prints the completions
-// of the last given word, one per line.
+// completeCommand returns the command that the completion scripts call.
 func completeCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "__complete",

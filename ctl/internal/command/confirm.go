@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// flagYes is the flag that answers every question with yes.
 const flagYes = "yes"
 
 // confirm asks the user before anything is done; every answer but yes is an error. noTerminal is

@@ -29,7 +29,6 @@ func newEventNames(ctx context.Context, s *session.Session) *eventNames {
 	}
 }
 
-// attachment returns a name for an attachment, made of its volume's and its instance's names.
 func (n *eventNames) attachment(id string) string {
 	const nouns = "attachments"
 	if n.loaded[nouns] == nil {
@@ -69,7 +68,6 @@ func (n *eventNames) object(object string, details map[string]any) string {
 	return object
 }
 
-// nameIn returns an object's name from an event's details, or from the details that a host posted.
 func nameIn(kind string, details map[string]any) string {
 	posted, _ := details["posted"].(map[string]any)
 	text := func(key string) string {

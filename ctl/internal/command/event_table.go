@@ -57,8 +57,6 @@ func eventCells(e api.Event, known *eventNames) []string {
 	return cells
 }
 
-// eventReasons returns the reasons and the evidence of an event, including a host's posted
-// details.
 func eventReasons(e api.Event) (reasons []string) {
 	posted, _ := e.Details["posted"].(map[string]any)
 	for _, details := range []map[string]any{e.Details, posted} {

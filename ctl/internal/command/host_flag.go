@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// hostFlag returns --host, for commands that the registry forwards to a host.
 func hostFlag(usage string) cli.Flag {
 	return &cli.StringFlag{Name: "host", Usage: usage + ", needed at a registry with several hosts"}
 }

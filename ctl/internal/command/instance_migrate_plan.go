@@ -137,7 +137,7 @@ func (p *instancePlan) refusal() error {
 	return nil
 }
 
-// showInstancePlan prints a plan. It returns an error if the moves would be refused.
+// showInstancePlan prints a plan.
 func showInstancePlan(s *session.Session, p *instancePlan) error {
 	doc, err := json.Marshal(p)
 	if err != nil {

@@ -91,8 +91,6 @@ func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget
 	return confirm(c, s, "Save these guests and move the volume?", "--pause-all stops guests: give --yes where there is no terminal")
 }
 
-// estimateLines returns which guests are paused and for how long, and which hosts lack space for
-// their memory.
 func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
 	guests := humanize.Count(len(e.Instances), "guest")
 	first := fmt.Sprintf("%s will be paused for about %s, while %s are copied:", guests, render.Seconds(e.DowntimeSeconds), humanize.Bytes(e.CopyBytes))

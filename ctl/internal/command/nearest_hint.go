@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// hintNearest adds to an error about a missing object the name that the user probably meant.
 func hintNearest(c *cli.Context, s *session.Session, err error) error {
 	var e *api.Error
 	var advised *session.AdvisedError

@@ -215,8 +215,6 @@ func listLeft(ctx context.Context, s *session.Session, hosts []string, volume st
 	return out
 }
 
-// releasedLines returns a line for each released source of a volume, and for each host with
-// unknown sources.
 func releasedLines(left leftSources) []string {
 	var lines []string
 	for i := range left.known {

@@ -132,7 +132,6 @@ func volumeWhich(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// volumeSize formats the size of a volume, and of the image that it is part of.
 func volumeSize(sizeBytes int64, l api.Location, words func(int64) string) string {
 	if l.IsSlice() {
 		return words(sizeBytes) + " of " + words(l.ImageBytes)

@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// outageTimeout is how long a command waits for a daemon that restarts.
 const outageTimeout = time.Minute
 
 var outageBackoff = retry.Backoff{First: 200 * time.Millisecond, Max: 2 * time.Second}

@@ -35,7 +35,6 @@ func OverTCP(target string) bool { return strings.HasPrefix(target, "https://") 
 
 const registryProgram = "volferry-registry"
 
-// program returns the program that should answer.
 func (s *Session) program() string {
 	if target := s.Client.Target(); target == RegistrySocket || OverTCP(target) {
 		return registryProgram

@@ -14,7 +14,6 @@ import (
 // the documented list.
 const CodeUnreachable api.Code = "unreachable"
 
-// explainUnreachable adds advice to the error of a request without an answer.
 func (s *Session) explainUnreachable(ctx context.Context, err error) error {
 	if failure := startFailure(ctx); failure != nil {
 		return failure

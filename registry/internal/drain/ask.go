@@ -51,8 +51,7 @@ func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error
 	return nil
 }
 
-// needsOperator returns an error for a volume with a migration that needs an operator. The error
-// names the command that continues the migration, and the command that shows more.
+// needsOperator returns an error for a volume with a migration that needs an operator.
 func needsOperator(m api.Migration) *api.Error {
 	again, _ := m.Cures()
 	return api.Errorf(api.CodeNeedsOperator, "migration %s needs an operator; %s. Next: %s; `%s` shows what is known", m.ID, m.StoppedLine(), again,

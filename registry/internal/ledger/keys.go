@@ -34,7 +34,6 @@ func (t *Tx) lookUpKeys(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// hasNoAnswer reports whether lookUpKeys found no answer under the key.
 func (t *Tx) hasNoAnswer(key string) bool {
 	may, known := t.answers[key]
 	return known && !may

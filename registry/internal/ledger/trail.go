@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// resultOK is the result of an event about a completed action.
 const resultOK = "ok"
 
 // MaxEvents and maxEventBytes bound one read of the trail, in events and in bytes.

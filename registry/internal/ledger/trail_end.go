@@ -26,7 +26,6 @@ func ReadEnd(ctx context.Context, q Querier) (end End, err error) {
 	return end, nil
 }
 
-// chain returns the hash of an event after the event with hash prev.
 func chain(prev, content []byte) []byte {
 	h := sha256.New()
 	h.Write(prev)

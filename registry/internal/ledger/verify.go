@@ -65,5 +65,4 @@ func (l *Ledger) verifyAudit(ctx context.Context, end int64) (n int64, err error
 	return n, nil
 }
 
-// errAuditChanged means that an event differs from the written one.
 var errAuditChanged = errors.New("an event is not as it was written")

@@ -23,7 +23,6 @@ const (
 	checkpointEvery = 256
 )
 
-// submission is a change that waits for the writer and its answer.
 type submission struct {
 	ctx context.Context
 	// key is the key of the change's kept answer, "" for none.

@@ -43,7 +43,6 @@ func (b *Bytes) Spend(caller string, bytes int, now time.Time) {
 	b.settled(caller, now).left -= float64(bytes)
 }
 
-// settled returns the caller's account with its budget as of now.
 func (b *Bytes) settled(caller string, now time.Time) *account {
 	a := b.callers[caller]
 	if a == nil {
@@ -57,7 +56,6 @@ func (b *Bytes) settled(caller string, now time.Time) *account {
 	return a
 }
 
-// leftOf returns the budget of an account as of now.
 func (b *Bytes) leftOf(a *account, now time.Time) float64 {
 	return min(b.burst, a.left+max(0, now.Sub(a.at).Seconds())*b.perSecond)
 }

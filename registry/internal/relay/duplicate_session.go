@@ -15,8 +15,7 @@ const (
 	// duplicateWithin is the time within which a replaced session must return twice to prove a
 	// duplicate, and how long the proof lasts.
 	duplicateWithin = time.Minute
-	// sessionsKept bounds the remembered sessions of a host.
-	sessionsKept = 8
+	sessionsKept    = 8
 )
 
 type sessions struct {

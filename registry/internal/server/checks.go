@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// The statuses of a check.
 const (
 	checkOK   = "ok"
 	checkWarn = "warn"
@@ -134,7 +133,6 @@ func tlsCheck(trouble error) api.Check {
 	}
 }
 
-// renewals has the advice how to renew each certificate, by the name in its lifetime.
 var renewals = map[string]string{
 	"server":    Program + " issue-cert server --replace; nothing needs to be restarted",
 	"authority": "make a new authority in time (" + Program + " init-ca in another directory); every certificate has to be issued anew by it",

@@ -132,7 +132,6 @@ func (s *drainAPI) set(to string) func(context.Context, store.Call, string, rout
 	}
 }
 
-// watch streams the state of a drain, now and at every change, until it ends.
 func (s *drainAPI) watch(w http.ResponseWriter, r *http.Request) error {
 	id := httpjson.Reference(r)
 	return s.streams.send(w, r, func(ctx context.Context) (api.Event, bool, error) {

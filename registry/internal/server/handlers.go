@@ -30,7 +30,6 @@ func show[T any](route routes.Route[routes.None, T], one func(context.Context, s
 	})
 }
 
-// shown adapts a function with the same result for every viewer.
 func shown[T any](one func(context.Context, string) (T, error)) func(context.Context, string, store.Viewer) (T, error) {
 	return func(ctx context.Context, ref string, _ store.Viewer) (T, error) { return one(ctx, ref) }
 }

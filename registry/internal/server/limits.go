@@ -105,7 +105,6 @@ func (l *limits) leave(o *open, caller string) {
 	}
 }
 
-// lasts reports whether a request is a stream or a long poll.
 func lasts(route httpjson.Route, r *http.Request) bool {
 	return route.Lines != nil || r.URL.Query().Has("follow") || r.URL.Query().Has("wait_seconds")
 }

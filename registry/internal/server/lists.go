@@ -150,7 +150,6 @@ func inMemory[T any](all func(context.Context, store.Viewer) ([]T, error), key f
 	}
 }
 
-// alike adapts a function that does not depend on the caller.
 func alike[T any](all func(context.Context) ([]T, error)) func(context.Context, store.Viewer) ([]T, error) {
 	return func(ctx context.Context, _ store.Viewer) ([]T, error) { return all(ctx) }
 }

@@ -91,10 +91,8 @@ type certificates func() []mtls.Lifetime
 var certificateDesc = prometheus.NewDesc("volferry_registry_certificate_expiry_timestamp_seconds",
 	"Unix time at which a certificate that the registry lives on ends.", []string{"certificate"}, nil)
 
-// Describe implements prometheus.Collector.
 func (certificates) Describe(descs chan<- *prometheus.Desc) { descs <- certificateDesc }
 
-// Collect implements prometheus.Collector.
 func (c certificates) Collect(metrics chan<- prometheus.Metric) {
 	for _, l := range c() {
 		if l.Err == nil {
@@ -120,7 +118,6 @@ var (
 	trailDesc       = prometheus.NewDesc("volferry_registry_audit_trail_intact", "1 if the audit trail was as it was written when last read, else 0; absent until it was read.", nil, nil)
 )
 
-// Describe implements prometheus.Collector.
 func (c *counter) Describe(descs chan<- *prometheus.Desc) {
 	descs <- attachmentsDesc
 	descs <- locksDesc
@@ -129,7 +126,6 @@ func (c *counter) Describe(descs chan<- *prometheus.Desc) {
 	descs <- trailDesc
 }
 
-// Collect implements prometheus.Collector.
 func (c *counter) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)

@@ -65,8 +65,7 @@ func (s *migrationAPI) show(ctx context.Context, ref string, as store.Viewer) (a
 
 const (
 	// endTimeout bounds the wait for the cost of an ended migration.
-	endTimeout = 2 * time.Second
-	// registryCaller is the caller's name when the registry itself asks a host.
+	endTimeout     = 2 * time.Second
 	registryCaller = "the registry"
 )
 

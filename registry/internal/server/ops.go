@@ -24,7 +24,6 @@ type opAPI struct {
 	streams *streams
 }
 
-// watch streams the state of an op of a host. The last line has its result.
 func (s *opAPI) watch(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("op")
 	host, err := s.targets.hostOfOp(r.Context(), id)

@@ -98,7 +98,6 @@ func pathOf(r *http.Request, id string) string {
 	return before + url.PathEscape(id) + after
 }
 
-// readBody returns a request's body, decoded and as JSON to pass on.
 func readBody[In any](r *http.Request) (in In, body []byte, err error) {
 	if err := httpjson.Decode(r, &in); err != nil {
 		return in, nil, err

@@ -95,7 +95,6 @@ func (s *views) pausedNow(ctx context.Context, m api.Migration) api.Migration {
 	return m
 }
 
-// waitedFor reports whether a move waits for the host of an instance.
 func waitedFor(p workflow.Pause, g workflow.PauseInstance) bool {
 	if g.Lost {
 		return false

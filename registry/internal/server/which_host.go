@@ -46,7 +46,6 @@ func (s *targets) toDelete(ctx context.Context, r *http.Request, _ *routes.None)
 	return target{host, v.ID}, err
 }
 
-// toResize finds the host for a resize, and refuses a volume that cannot be resized.
 func (s *targets) toResize(ctx context.Context, r *http.Request, in *api.VolumeResize) (target, error) {
 	if err := in.Check(); err != nil {
 		return target{}, err
@@ -62,7 +61,6 @@ func (s *targets) toResize(ctx context.Context, r *http.Request, in *api.VolumeR
 	return target{host, v.ID}, err
 }
 
-// toPower finds the instance that the path names, and refuses verb for a locked instance.
 func toPower[In any](t *targets, verb string) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
 		i, err := t.instances.Get(ctx, httpjson.Reference(r), store.Viewer{})

@@ -57,7 +57,6 @@ func (l *Loop) dropped(ctx context.Context, p *workflow.Pause, why *api.Error) e
 	return err
 }
 
-// mayBeMade reports whether the copy host may have begun to make dst.
 func (l *Loop) mayBeMade(ctx context.Context, p *workflow.Pause) (bool, error) {
 	verb := verbCopy
 	if p.Live != nil {

@@ -108,7 +108,6 @@ func (l *Loop) trackAgain(ctx context.Context, p *workflow.Pause) error {
 	return l.enter(ctx, p, workflow.PauseTracking)
 }
 
-// flipSaved makes dst the volume's location, once all guests are saved.
 func (l *Loop) flipSaved(ctx context.Context, p *workflow.Pause) error {
 	for _, g := range p.Instances {
 		if g.State != workflow.PauseSaved {

@@ -25,11 +25,9 @@ type part struct {
 
 var (
 	// checkPart makes every host check that its instances can be suspended and saved.
-	checkPart = part{from: workflow.PausePending, to: workflow.PauseChecked, verb: "save", request: checkRequest, ask: (*hostop.Client).AskNow}
-	// suspendPart makes all hosts suspend their instances at once.
+	checkPart   = part{from: workflow.PausePending, to: workflow.PauseChecked, verb: "save", request: checkRequest, ask: (*hostop.Client).AskNow}
 	suspendPart = part{from: workflow.PauseChecked, to: workflow.PauseSuspended, verb: "suspend", request: suspendRequest, ask: (*hostop.Client).Ask}
-	// savePart makes every host save its instances, one after the other.
-	savePart = part{from: workflow.PauseSuspended, to: workflow.PauseSaved, verb: "save", request: saveRequest, ask: (*hostop.Client).Ask, oneByOne: true}
+	savePart    = part{from: workflow.PauseSuspended, to: workflow.PauseSaved, verb: "save", request: saveRequest, ask: (*hostop.Client).Ask, oneByOne: true}
 )
 
 // bring makes the hosts do a part, and reports whether instances are left.

@@ -59,7 +59,6 @@ func with(rows, more map[workflow.PausePhase]row) map[workflow.PausePhase]row {
 	return all
 }
 
-// advance does the next possible steps of a move.
 func (l *Loop) advance(ctx context.Context, p *workflow.Pause) error {
 	rows := pauseAll
 	if p.Live != nil {

@@ -50,7 +50,6 @@ func (tx migrationTx) each(ctx context.Context, hostID, condition string, do fun
 	return nil
 }
 
-// stateBefore returns the state of an orphaned migration before it was orphaned.
 func (tx migrationTx) stateBefore(ctx context.Context, id string) (state api.MigrationState, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT orphaned_from FROM migrations WHERE id = ?", id).Scan(&state); err != nil {
 		return "", fmt.Errorf("read state of orphaned migration: %w", err)

@@ -35,8 +35,7 @@ func newPostLimit() *ratelimit.Limit { return ratelimit.New(rate.Every(postEvery
 
 // Trail is the audit trail.
 type Trail struct {
-	db *DB
-	// postLimit bounds the events that hosts post, refusalLimit the audited refusals.
+	db                      *DB
 	postLimit, refusalLimit *ratelimit.Limit
 }
 

@@ -79,7 +79,6 @@ const (
 	instanceHostID = "CASE i.state WHEN 'shelved_offloaded' THEN '' ELSE i.host_id END"
 )
 
-// shownState is the state of instance i in answers.
 const shownState = "CASE WHEN i.state = 'paused' AND i.standstill <> '' THEN i.standstill ELSE i.state END"
 
 const instanceQuery = "SELECT i.id, i.name, " + instanceHost + ", " + shownState + `, i.lock_reason, i.lock_op, i.note, i.differs, i.created_us, i.updated_us

@@ -14,7 +14,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// scopeShared is the scope of locations that several hosts see.
 const scopeShared = "shared"
 
 // LocationColumns are the columns, with the alias l, that LocationFields scans.

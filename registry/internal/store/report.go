@@ -94,7 +94,6 @@ func (s *Reports) Receive(ctx context.Context, call Call, in api.HostReport) (ap
 	return h, nil
 }
 
-// take stores a report, and returns the host and the report's digest.
 func (s *Reports) take(ctx context.Context, call Call, in api.HostReport, host hostcache.Row, now time.Time) (hostcache.Row, string, error) {
 	digest, err := reportDigest(in)
 	if err != nil {

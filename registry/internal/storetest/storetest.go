@@ -110,7 +110,6 @@ func (k Site[S, C, V]) New(t *testing.T) S {
 	return s
 }
 
-// report makes both hosts report pools.
 func (k Site[S, C, V]) report(t *testing.T, s S, pools []api.Pool) {
 	t.Helper()
 	for n, name := range []string{"a", "b"} {

@@ -232,7 +232,6 @@ func luks(what string, l api.Location) error {
 	return ID("LUKS secret of the "+what, l.LUKSSecret)
 }
 
-// addressLocation checks a location with an address as its path.
 func addressLocation(what string, kind medium.Kind, l api.Location) error {
 	if err := kind.Check(l.Path); err != nil {
 		return err

@@ -19,7 +19,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// maxParallel bounds the volumes that a drain moves at once.
 const maxParallel = 64
 
 // Create starts a drain of a pool with every volume that is now in it. It first stops an open

@@ -36,7 +36,7 @@ const inPoolQuery = `SELECT v.id, v.name, l.size_bytes, h.name, 'pending', '', N
 		UNION ALL SELECT volume_id FROM locations WHERE migration_id > '' AND pool = ?1)`
 
 // addArrived adds a pending line for every volume of the pool without one, and for every moved
-// volume that is back. It returns their number.
+// volume that is back.
 func (tx *changeTx) addArrived(ctx context.Context, drainID, pool string) (int, error) {
 	arrived, err := ledger.QueryAll(ctx, tx, scanDrainVolume, inPoolQuery+` AND NOT EXISTS (
 		SELECT 1 FROM drain_volumes d WHERE d.drain_id = ?2 AND d.volume_id = v.id AND d.state <> 'moved')`, pool, drainID)
@@ -55,7 +55,7 @@ func (tx *changeTx) addArrived(ctx context.Context, drainID, pool string) (int, 
 }
 
 // settleDeparted ends the pending lines of volumes that are neither in the pool nor being moved
-// into it, because another request moved or deleted them. It returns the number of these lines.
+// into it, because another request moved or deleted them.
 func (tx *changeTx) settleDeparted(ctx context.Context, drainID, pool string) (int, error) {
 	gone, err := ledger.QueryAll(ctx, tx, scanDrainVolume, drainVolumeQuery+` AS d WHERE drain_id = ?2 AND state = 'pending' AND NOT EXISTS (
 		SELECT 1 FROM locations l WHERE l.volume_id = d.volume_id AND l.pool = ?1)`, pool, drainID)

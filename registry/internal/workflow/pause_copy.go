@@ -82,7 +82,6 @@ func (tx *changeTx) flipPause(ctx context.Context, p Pause, dst api.Location) er
 	)
 }
 
-// mayFlip refuses unless the volume is copied and all its guests are saved.
 func (p Pause) mayFlip() error {
 	if p.Live == nil {
 		return p.checkPhase(PauseCopying)

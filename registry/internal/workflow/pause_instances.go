@@ -35,7 +35,6 @@ var cancellingNext = map[string][]string{
 	PauseReady:     {PauseRestored},
 }
 
-// mayBecome reports whether an instance may change to a state now.
 func (p Pause) mayBecome(was PauseInstance, to string) bool {
 	switch {
 	case was.State == to:

@@ -56,7 +56,6 @@ func checkDisksStill(instance string, disks []shelvedDisk) error {
 	return nil
 }
 
-// unreached returns the first volume that a host does not reach, nil if it reaches all.
 func unreached(ctx context.Context, q ledger.Querier, disks []shelvedDisk, hostID string) (*shelvedDisk, error) {
 	for n, d := range disks {
 		yes, err := store.Reaches(ctx, q, hostID, d.ownerID, d.scope, d.location)

@@ -13,7 +13,7 @@ import (
 
 type instanceStep struct{ from, to api.InstanceState }
 
-// instanceSteps has the function for each valid transition. caller is the id of the calling host.
+// instanceSteps has the function for each valid transition.
 var instanceSteps = map[instanceStep]func(tx *changeTx, ctx context.Context, i shelving, in api.InstanceTransition, caller string) error{
 	{api.InstanceStopped, api.InstanceShelved}:          (*changeTx).putOnShelf,
 	{api.InstanceShelved, api.InstanceShelved}:          (*changeTx).replaceOnShelf,

@@ -63,7 +63,6 @@ func (tx *changeTx) shelvedInstanceOf(ctx context.Context, ref, verb string) (ap
 	return i, cmp.Or(err, tx.CheckNoSplitBrain(verb+" instance "+i.Name, i.ID, ""))
 }
 
-// freeDevice returns the device of the root slot if root is set, else the first free virtio device.
 func freeDevice(i api.Instance, root bool) (string, error) {
 	switch slot := i.RootSlot(); {
 	case root && slot == nil:

@@ -271,7 +271,6 @@ func taskByID(ctx context.Context, q ledger.Querier, id string) (taskRow, error)
 	return t, nil
 }
 
-// taskMissing returns not_found for sql.ErrNoRows, else err.
 func taskMissing(err error, id string) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return api.Errorf(api.CodeNotFound, "there is no task %s", validate.Quote(id))

@@ -13,7 +13,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// pollFor is the duration of a host's long polls.
 const pollFor = 20 * time.Second
 
 // Perform does a task, and returns its answer and whether to send it.
@@ -46,7 +45,6 @@ func (h *Host) Polling() bool {
 	return h.polls != nil
 }
 
-// setPolls sets polls and returns its previous value.
 func (h *Host) setPolls(cancel context.CancelFunc) (before context.CancelFunc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
