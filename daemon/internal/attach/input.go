@@ -17,8 +17,7 @@ const (
 	// kindRelease is the kind of a queued release, which waits for the registry.
 	kindRelease = "attachment_release"
 	// kindRestore ops return a disk to a guest that released the disk after its detach was undone.
-	kindRestore = "attachment_restore"
-	// These kinds are for root volumes.
+	kindRestore    = "attachment_restore"
 	kindAttachRoot = "attachment_attach_root"
 	kindDetachRoot = "attachment_detach_root"
 	kindDeleteRoot = "attachment_delete_root"

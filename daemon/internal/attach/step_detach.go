@@ -221,8 +221,6 @@ func volatile(err error) error {
 	return request.HV(err)
 }
 
-// stepDetachConfig removes the disk from the persistent definition, so that the guest's next start
-// is without it.
 func (e detachSteps) stepDetachConfig() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		v, err := e.look(ctx, in)

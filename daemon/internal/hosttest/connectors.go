@@ -179,8 +179,6 @@ func (c *Connectors) create(ctx context.Context, pool string, in connector.Reque
 	return err
 }
 
-// pool returns a connector's description of its pool. If the fake has a target in the pool's
-// directory, the pool is a target's.
 func (c *Connectors) pool(ctx context.Context, name string) (connector.Pool, error) {
 	all, err := c.Fake.Pools(ctx)
 	if err != nil {

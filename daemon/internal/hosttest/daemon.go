@@ -13,7 +13,6 @@ import (
 
 // Program configures a Daemon.
 type Program[M any] struct {
-	// Runner configures the runner of the manager's ops.
 	Runner op.Config
 	// New returns the manager of a starting daemon, and registers its plans with the runner.
 	New func(runner *op.Runner) M

@@ -51,8 +51,7 @@ type Images struct {
 	// Writing are the images that a process has open for writing. Devices are block devices
 	// outside /dev.
 	Writing, Devices map[string]bool
-	// Locked has the locks of images that some QEMU has open.
-	Locked map[string]image.Locks
+	Locked           map[string]image.Locks
 	// Places, if not nil, decides whether a real path of this machine may be opened as an image.
 	Places openfile.Places
 	// Stuck is the error that every removal returns.
@@ -69,8 +68,7 @@ type Images struct {
 	// Layout has the unusual features of every qcow2 image.
 	Layout []string
 	// Free is the free space of every directory; 0 stands for plenty.
-	Free atomic.Int64
-	// Quota is the limit of every owner in every directory, or nil.
+	Free  atomic.Int64
 	Quota atomic.Pointer[quota.Limit]
 	// Memory is true if every directory is in the host's memory.
 	Memory atomic.Bool
@@ -88,8 +86,7 @@ type Images struct {
 	Print func(path string) string
 	// Durable has the flushes and removals of images, and the restored rights, in order.
 	Durable []string
-	// Given has the rights that images were given.
-	Given map[string]*image.Rights
+	Given   map[string]*image.Rights
 	// Disconnects counts disconnects. Early is true if an image was disconnected while a domain
 	// had it.
 	Disconnects int

@@ -15,8 +15,7 @@ import (
 type Registry struct {
 	sync.Mutex
 	Moments *Moments
-	// Down is true while the registry does not answer.
-	Down bool
+	Down    bool
 
 	answers map[string]answer
 	epochs  map[string]epoch // by host id

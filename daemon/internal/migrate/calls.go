@@ -193,7 +193,6 @@ func (m *Manager) startTakenBack(ctx context.Context, id string) (api.Migration,
 	return m.render(h), h.Ops[0].RequestID, nil
 }
 
-// notTakenBack returns the error of a cancel that has stopped another op and did not begin.
 func notTakenBack(id, stopped string, err error) error {
 	var refused *api.Error
 	if !errors.As(err, &refused) {
@@ -298,7 +297,6 @@ func (m *Manager) call(ctx context.Context, goal move.Goal, c Call, check func(*
 	return mig, c.OpID, err
 }
 
-// called returns the migration of a call, or refuses the call.
 func (m *Manager) called(ctx context.Context, goal move.Goal, c Call) (*history.Migration, error) {
 	id, err := m.Find(ctx, c.Subject)
 	if err != nil {
@@ -334,8 +332,6 @@ func (m *Manager) decideCall(ctx context.Context, h *history.Migration, goal mov
 	return &history.OpInput{Input: move.Input{Spec: h.Spec, RequestID: c.OpID, Why: h.Abandoned()}, Planned: planned}, nil
 }
 
-// notCalledByHand refuses calls on a migration that the registry leads, and on a mirror that does
-// not wait for the operator.
 func notCalledByHand(h *history.Migration, what move.Goal, state api.MigrationState) error {
 	if h.Spec.LedByRegistry() {
 		return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s on this host: the registry leads it", what, h.Spec.VolumeName)

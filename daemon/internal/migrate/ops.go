@@ -62,7 +62,6 @@ func RenderOp(st *op.Status) api.Op {
 	return out
 }
 
-// madeLocation returns the dst that an ended op of CopySaved or MakeLive has made, or nil.
 func (m *Manager) madeLocation(ctx context.Context, st *op.Status) (*api.Location, error) {
 	if st.Op.Kind != move.KindCopySaved && st.Op.Kind != move.KindMakeLive || st.State != op.StateDone {
 		return nil, nil

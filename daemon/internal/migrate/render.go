@@ -65,7 +65,6 @@ func (m *Manager) renderPaced(h *history.Migration) (api.Migration, move.PacingK
 	return mig, pacing
 }
 
-// remark describes how the migration's result differs from the caller's request.
 func remark(h *history.Migration, state api.MigrationState) string {
 	var remarks []string
 	if state.Final() {

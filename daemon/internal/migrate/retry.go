@@ -34,7 +34,6 @@ type attempts struct {
 	next    *time.Timer
 }
 
-// schedule counts a failed attempt, and calls f when the next attempt is due.
 func (s *retries) schedule(id string, why error, f func()) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +62,6 @@ func (s *retries) forget(id string) {
 	}
 }
 
-// expedite makes the next attempts of all migrations due soon.
 func (s *retries) expedite() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -54,8 +54,6 @@ func payloadOffset(r io.ReaderAt, containerBytes int64) (int64, error) {
 	return offset, nil
 }
 
-// iterations returns the lowest iteration count of passphrase hashing for the keys of this LUKS
-// header.
 func iterations(r io.ReaderAt, at int64) (least uint32, err error) {
 	var header [luksHeaderBytes]byte
 	if _, err := r.ReadAt(header[:], at); err != nil {

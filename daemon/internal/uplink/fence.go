@@ -69,7 +69,6 @@ func reportFirst(err error) bool {
 	return errors.As(err, &e) && e.Details[api.DetailReportFirst] == true
 }
 
-// epochIn returns this host's epoch at the registry from a stale_epoch error.
 func epochIn(err error) (int64, bool) {
 	var e *api.Error
 	if !errors.As(err, &e) {

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// guardOwner is the owner of the guards that a fence of this host has set.
 const guardOwner = "fence"
 
 type losses struct {

@@ -22,8 +22,7 @@ type Memory struct {
 	// currentAt is when the view was last known to be current. It is zero for a view of an earlier
 	// process.
 	currentAt time.Time
-	// viewErr is why the last attempt to read a newer view failed; nil if it succeeded.
-	viewErr error
+	viewErr   error
 	// taken counts the grants of this process (pendingView).
 	taken int64
 }
@@ -54,7 +53,6 @@ func (m *Memory) grants() int64 {
 	return m.taken
 }
 
-// confirmedSince reports whether the view was known to be current at a time after t.
 func (m *Memory) confirmedSince(t time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -41,11 +41,10 @@ type Uplink struct {
 
 	tasks claims
 
-	mu    sync.Mutex
-	host  api.Host // zero until the registry has answered once
-	err   error    // why the last report failed
-	tried bool
-	// listeners, migrations and remarks are the registered functions (listen.go).
+	mu         sync.Mutex
+	host       api.Host // zero until the registry has answered once
+	err        error    // why the last report failed
+	tried      bool
 	listeners  []Listener
 	migrations func(ctx context.Context) ([]api.Migration, error)
 	remarks    func(instanceID string) string

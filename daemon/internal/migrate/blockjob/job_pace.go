@@ -20,7 +20,6 @@ import (
 type jobPacing int
 
 const (
-	// givesWay: the job yields to its guest.
 	givesWay jobPacing = iota
 	// asFastAsItCan: the guest is limited so that the job can end.
 	asFastAsItCan
@@ -79,7 +78,6 @@ func (e *Env) blockCopyOptions(s *move.Spec) hv.BlockCopyOptions {
 	return opts
 }
 
-// paceJob limits a job to the rate that its guest tolerates, within the operator's limit.
 func (e *Env) paceJob(ctx context.Context, s *move.Spec, job *hv.Job, p *jobPace) {
 	if job == nil {
 		return

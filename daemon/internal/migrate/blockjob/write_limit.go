@@ -52,7 +52,6 @@ func lower(a, b int64) int64 {
 	return a
 }
 
-// mayHave reports whether we may have set this limit.
 func (l *WriteLimit) mayHave(limit int64) bool {
 	return limit == l.Is || l.Next != nil && limit == *l.Next
 }
@@ -208,7 +207,6 @@ func (e *Env) lookAtWriteLimit(ctx context.Context, s *move.Spec, l *WriteLimit,
 	return now, nil
 }
 
-// lookAtGroup records which other disks get the limit too.
 func (e *Env) lookAtGroup(ctx context.Context, s *move.Spec, l *WriteLimit) error {
 	dom, err := e.domains.Domain(ctx, s.InstanceID)
 	if err != nil {

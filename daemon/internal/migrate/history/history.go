@@ -37,8 +37,6 @@ func (o *Op) overtaken() bool {
 	return o.Undone() && move.Overtaken(o.Failure)
 }
 
-// ended returns why the registry has ended the migration, if this finished op has found that, or
-// nil.
 func (o *Op) ended() *op.Failure {
 	if is, _ := move.Abandoned(o.Failure); o.Undone() && is {
 		return o.Failure

@@ -64,7 +64,6 @@ func (e *Env) liveWanted(ctx context.Context, in *move.LiveInput, states []api.M
 	return nil
 }
 
-// mayGoOn refuses an op of a generation, or of a move, that this host was asked to end.
 func mayGoOn(in *move.LiveInput, h *move.LiveHistory) error {
 	switch {
 	case h.Over:

@@ -211,7 +211,6 @@ func (e *Env) stepForgetRound() op.Step {
 	return move.LiveStep("forget_round", do, nil)
 }
 
-// ranOn returns the refusal for a guest that runs although it has to be paused.
 func ranOn(in *move.LiveInput, g move.LiveGuest) *api.Error {
 	return in.Refused(api.CodeStateForbidden, "instance %s was suspended, and somebody has let it run on", g.Name).With("ran_on", true).With("instance_id", g.ID)
 }

@@ -44,7 +44,6 @@ var (
 	}}
 )
 
-// openForCopy reports whether the registry neither has moved the volume to dst nor cancels.
 func openForCopy(state api.MigrationState) bool {
 	switch state {
 	case api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied:

@@ -176,7 +176,6 @@ func (e *Env) CheckBitmapsKeptNow(ctx context.Context, s *move.Spec) error {
 	return e.CheckBitmapsKept(ctx, s, disk.Active)
 }
 
-// errOrLost refuses the loss of these bitmaps, unless the target accepts it.
 func errOrLost(s *move.Spec, lost []hv.StoredBitmap, err error) error {
 	if err != nil || len(lost) == 0 || s.Checkpoints == api.CheckpointsDrop {
 		return err

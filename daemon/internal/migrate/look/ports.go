@@ -20,7 +20,6 @@ type jobs interface {
 	EndConnections(ctx context.Context, id, address string) error
 }
 
-// chains describes the images that a running domain has, or could be switched to.
 type chains interface {
 	CanSwitch(ctx context.Context, images ...string) error
 	StoredBitmaps(ctx context.Context, id string) ([]hv.StoredBitmap, error)

@@ -88,7 +88,6 @@ func (c *FakeCopier) reach(key string, to int64) (before int64) {
 	return before
 }
 
-// offload makes the storage copy, in two halves.
 func (c *FakeCopier) offload(ctx context.Context, req move.CopyRequest) (bool, error) {
 	if req.Offload == nil || !req.Offload.Offered {
 		return false, nil

@@ -77,7 +77,6 @@ func OnLiveKinds(t *testing.T, test func(t *testing.T, world func(*testing.T, hv
 	}
 }
 
-// partWorld makes worlds with a volume that is the beginning of an image at an address.
 func partWorld(src hv.Image) func(*testing.T, hv.State) *World {
 	return func(t *testing.T, state hv.State) *World {
 		t.Helper()
@@ -86,7 +85,6 @@ func partWorld(src hv.Image) func(*testing.T, hv.State) *World {
 	}
 }
 
-// toPartOf makes worlds with a volume that moves to the beginning of an image at an address.
 func toPartOf(kind func(*testing.T, hv.State) *World, dst hv.Image) func(*testing.T, hv.State) *World {
 	return with(kind, func(t *testing.T, w *World) {
 		t.Helper()

@@ -24,7 +24,6 @@ func (l *largerImages) create(t *testing.T, fake *hvtest.Fake, path string) {
 	*l = append(*l, path)
 }
 
-// bytes returns the size of a larger image, or 0.
 func (l largerImages) bytes(path string) int64 {
 	if slices.Contains(l, path) {
 		return Size + behindBlocks*hvtest.BlockSize

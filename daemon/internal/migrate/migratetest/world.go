@@ -110,7 +110,6 @@ func WithIOThreads(kind func(*testing.T, hv.State) *World) func(*testing.T, hv.S
 	})
 }
 
-// with makes worlds that are prepared before the instance starts.
 func with(kind func(*testing.T, hv.State) *World, prepare func(*testing.T, *World)) func(*testing.T, hv.State) *World {
 	return func(t *testing.T, state hv.State) *World {
 		t.Helper()

@@ -28,7 +28,6 @@ func (c *chainProblems) of(id string) *api.ChainProblem {
 	return nil
 }
 
-// put stores the problem of a migration, or nil, and reports whether the problem has changed.
 func (c *chainProblems) put(id, instanceName string, p *api.ChainProblem) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

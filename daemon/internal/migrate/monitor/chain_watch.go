@@ -98,8 +98,6 @@ func (m *Monitor) lookAtChains(ctx context.Context, of func(*history.Migration) 
 	}
 }
 
-// glanceAtChains looks at the chains of migrations with an unexpected top image or a known
-// problem.
 func (m *Monitor) glanceAtChains(ctx context.Context) {
 	for id, disk := range m.glances {
 		top, err := m.hv.TopImage(ctx, disk.instanceID, disk.target)

@@ -20,7 +20,6 @@ func (m *Monitor) Standing(ctx context.Context, instanceID string) (standing boo
 	return standing, err
 }
 
-// standingOf returns the migration's op on an instance that waits for the operator, or nil.
 func standingOf(h *history.Migration, instanceID string) *history.Op {
 	if o := h.Running(); o != nil && o.State == op.StateNeedsOperator && h.Spec.InstanceID == instanceID && !h.Spec.LedByRegistry() {
 		return o

@@ -179,8 +179,6 @@ func (m *Monitor) slow(ctx context.Context, h *history.Migration, r *Room, was b
 	return m.SlowText(s, r, &l), nil
 }
 
-// stillOnOverlay reports whether the overlay receives the guest's writes, by the present journal
-// and chain.
 func (m *Monitor) stillOnOverlay(ctx context.Context, s *move.Spec) (bool, error) {
 	h, err := m.history.Load(ctx, s.MigrationID)
 	if err != nil || !h.OnOverlay() {

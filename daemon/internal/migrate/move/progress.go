@@ -74,7 +74,6 @@ func (t *ProgressTracker) Clear(id string) {
 	t.mu.Unlock()
 }
 
-// update returns the changes to the copy's options. It calls read if they are not in memory.
 func (t *ProgressTracker) update(id string, read func() api.MigrationUpdate) api.MigrationUpdate {
 	t.mu.Lock()
 	defer t.mu.Unlock()

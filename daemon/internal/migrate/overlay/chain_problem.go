@@ -105,7 +105,6 @@ func (e *Env) WitnessesDisagree(ctx context.Context, s *move.Spec) string {
 	return ""
 }
 
-// namedBy reports whether a disk, which may be nil, has the overlay in its chain.
 func namedBy(s *move.Spec, d *hv.Disk) bool {
 	return d != nil && slices.ContainsFunc(d.Chain, func(img hv.Image) bool { return img.Path == s.Overlay })
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// underGuard runs the function do while a guard keeps the instance off.
 func (e *Env) underGuard(s *move.Spec, doing string, do func() error) error {
 	if err := e.guards.Set(s.InstanceID, s.Owner(), "Volferry is "+doing+" the switch of volume "+s.VolumeName+" of this instance; it may start again in a moment"); err != nil {
 		return err

@@ -81,7 +81,6 @@ func (p *Parts) ledHistory(ctx context.Context, id string) (*history.Migration, 
 	return h, err
 }
 
-// mayCopyLed refuses a second copy, and a copy after a request to drop it.
 func mayCopyLed(h *history.Migration) error {
 	if o := h.Find(move.GoalCancel); o != nil && !o.Undone() {
 		return api.Errorf(api.CodeStateForbidden, "cannot copy volume %s: its migration %s is being cancelled", h.Spec.VolumeName, h.Spec.MigrationID)

@@ -202,7 +202,6 @@ func (e *Env) stepBegin(to move.Direction) op.Step {
 	return move.Step(BeginStep, do, undo, nil)
 }
 
-// held reads the disk of a guest, and refuses a running guest.
 func (e *Env) held(ctx context.Context, s *move.Spec) (*move.DiskState, error) {
 	disk, err := e.look.ReadActive(ctx, s)
 	switch {
@@ -214,7 +213,6 @@ func (e *Env) held(ctx context.Context, s *move.Spec) (*move.DiskState, error) {
 	return disk, nil
 }
 
-// awaitTracking waits until the job tracks the guest's writes, with the guest still suspended.
 func (e *Env) awaitTracking(ctx context.Context, s *move.Spec, to move.Direction, run int) error {
 	began := e.now()
 	for {

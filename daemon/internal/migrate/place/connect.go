@@ -40,7 +40,6 @@ func (e *Env) connectDestination(ctx context.Context, r *op.Run, s *move.Spec) e
 	return e.noteMade(ctx, r, s, note)
 }
 
-// disconnectDestination disconnects the device of dst, unless the guest needs it.
 func (e *Env) disconnectDestination(ctx context.Context, s *move.Spec) error {
 	if err := e.dstLeft(ctx, s); err != nil {
 		return err
@@ -48,8 +47,6 @@ func (e *Env) disconnectDestination(ctx context.Context, s *move.Spec) error {
 	return location.Disconnect(ctx, e.devices, s.Dst.Path)
 }
 
-// disconnectSource disconnects a target's src that the volume has left, unless a domain of this
-// host names it.
 func (e *Env) disconnectSource(ctx context.Context, s *move.Spec) error {
 	connectable, err := location.Connectable(ctx, e.devices, s.Src.Path)
 	if err != nil || !connectable {

@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// noteMade sets the rights of a new dst, and notes its fingerprint.
 func (e *Env) noteMade(ctx context.Context, r *op.Run, s *move.Spec, note move.DstNote) error {
 	if note.Print != "" {
 		return nil

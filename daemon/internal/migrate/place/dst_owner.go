@@ -47,7 +47,6 @@ func (e *Env) dstOwner(ctx context.Context, s *move.Spec, note move.DstNote) (ds
 	return ownedByUs, nil
 }
 
-// poolHasDst reports whether dst's pool has dst, with or without a path.
 func (e *Env) poolHasDst(ctx context.Context, s *move.Spec) (bool, error) {
 	if s.Dst.Pool == "" {
 		return false, nil

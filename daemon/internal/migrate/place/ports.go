@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// domains reads the domains of this host, and what their processes have open.
 type domains interface {
 	Domains(ctx context.Context) ([]hv.Domain, error)
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)

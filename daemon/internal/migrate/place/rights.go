@@ -47,7 +47,6 @@ func (e *Env) GiveBackSrcRights(ctx context.Context, s *move.Spec) {
 	}
 }
 
-// warnRefusedRights logs which rights of src an image lacks because its filesystem refused them.
 func (e *Env) warnRefusedRights(s *move.Spec, path string, left []string) {
 	if len(left) == 0 {
 		return

@@ -200,8 +200,6 @@ func (e *Env) dstUnfinished(ctx context.Context, s *move.Spec, note move.DstNote
 	return !whole, err
 }
 
-// observeDestination reports whether dst is as in the journal, has the right size, and no
-// temporary file remains.
 func (e *Env) observeDestination(ctx context.Context, s *move.Spec, note move.DstNote) (op.Observation, error) {
 	whole, err := e.dstWhole(ctx, s)
 	if err != nil {

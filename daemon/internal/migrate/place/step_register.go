@@ -85,7 +85,6 @@ type grantOutput struct {
 	Granted bool `json:"granted"`
 }
 
-// openStates are the states of a migration with locks at the registry.
 var openStates = []api.MigrationState{
 	api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied,
 	api.MigrationCompleting, api.MigrationCancelling, api.MigrationNeedsOperator,
@@ -204,8 +203,6 @@ func (e *Env) unknownAtRegistry(ctx context.Context, s *move.Spec, to api.Migrat
 	return e.move.Forgotten(ctx, s, to == api.MigrationCompleted)
 }
 
-// overAtRegistry returns the error for a transition that the registry refused because another
-// program has ended the migration there.
 func (e *Env) overAtRegistry(ctx context.Context, s *move.Spec, to api.MigrationState, refused error) error {
 	row, err := e.registry.Migration(ctx, s.MigrationID)
 	if err != nil || !row.State.Final() {

@@ -83,7 +83,6 @@ func (e *Env) DeleteSource(ctx context.Context, s *move.Spec, opID string) (kept
 	return kept, e.move.HVError(e.move.RegistryError(err))
 }
 
-// whyKeepSource returns why src is not deleted, or "" if src is known to be unwritten since.
 func (e *Env) whyKeepSource(ctx context.Context, s *move.Spec, opID string) (string, error) {
 	facts, err := e.history.Facts(ctx, s, opID)
 	if err != nil {

@@ -159,7 +159,6 @@ func (e *Env) poolUnusable(ctx context.Context, l api.Location, what, again stri
 	return op.UnknownOutcome(refused)
 }
 
-// mayBeWritten returns a cancel's remark about a remaining dst that a storage may be writing to.
 func (e *Env) mayBeWritten(s *move.Spec) string {
 	if open, err := e.copier.Unanswered(s.CopyKey()); err == nil && !open {
 		return ""

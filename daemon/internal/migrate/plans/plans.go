@@ -145,7 +145,6 @@ func leftOfSwitch(_ *op.Run, s *move.Spec, _ *move.DiskState) *api.Error {
 	return look.EitherHasMore(s, move.ToDst)
 }
 
-// leftOfSwitchBack is leftOfSwitch for src.
 func leftOfSwitchBack(r *op.Run, s *move.Spec, disk *move.DiskState) *api.Error {
 	if r.Has(overlay.AdmitCommittedStep) {
 		return look.ChainChanged(s, disk)

@@ -101,7 +101,6 @@ func (e *Env) Plan(goal move.Goal, w Way) op.Op {
 	return op.Op{Kind: kind, Steps: plan.Choose(steps...), Commit: commit}
 }
 
-// The steps that several ops have.
 var (
 	heldSteps  = []string{pause.MayBeginStep, pause.ToBegin.Begin, pause.BeginStep, pause.ToBegin.End}
 	abortSteps = []string{move.ToAbort.Begin, pause.AbortStep, move.ToAbort.End}
@@ -155,7 +154,6 @@ func (w *Way) complete() (steps []string, commit string) {
 	return slices.Concat(begin, []string{blockjob.MirrorStep}, switchSteps, end), overlay.PivotStep
 }
 
-// back returns the steps that bring an instance back to src, with all its writes to the overlay.
 func (w *Way) back() (steps []string, commit string) {
 	if !w.Running {
 		return slices.Concat(foldSteps, []string{"remove_overlay"}), pause.FoldStep

@@ -67,7 +67,6 @@ func (c *Checks) checkBitmaps(ctx context.Context, s *move.Spec, instance string
 		s.Src.Path, look.BitmapNames(all), api.CheckpointsDrop)
 }
 
-// checkIdle refuses a mirror that would omit idle bitmaps, unless the target accepts that.
 func (c *Checks) checkIdle(s *move.Spec, all []hv.StoredBitmap) error {
 	idle := look.IdleBitmaps(all)
 	switch {

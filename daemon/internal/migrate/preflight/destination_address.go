@@ -13,8 +13,6 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// destinationAtAddress sets an existing image at an address as dst, or an RBD image that the move
-// makes.
 func (c *Checks) destinationAtAddress(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	path, kind := t.ToPath, medium.Of(t.ToPath)
 	if s.LedByRegistry() && !kind.Led {

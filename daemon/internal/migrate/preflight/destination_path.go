@@ -16,7 +16,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// destinationAtPath sets the file or device at a path as dst, or a file that the move makes there.
 func (c *Checks) destinationAtPath(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	path := t.ToPath
 	if st, err := location.Stat(path); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {

@@ -17,7 +17,6 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// destinationInPool sets a new volume of a pool as dst.
 func (c *Checks) destinationInPool(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	name := t.ToPool
 	pools, err := c.pools.Pools(ctx)

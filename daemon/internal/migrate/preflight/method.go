@@ -39,8 +39,6 @@ func (c *Checks) checkUnwitnessed(ctx context.Context, s *move.Spec, dom *hv.Dom
 	return nil
 }
 
-// checkKeptOff refuses a move that has to keep the instance off if libvirt does not enforce
-// guards.
 func (c *Checks) checkKeptOff(s *move.Spec, dom *hv.Domain) error {
 	if err := c.guards.Enforced(); err != nil {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s would have to be kept stopped, and %v; `volferryctl doctor` says what to do",
@@ -49,7 +47,6 @@ func (c *Checks) checkKeptOff(s *move.Spec, dom *hv.Domain) error {
 	return nil
 }
 
-// chooseMethod chooses between overlay, mirror and offline, or refuses the disk.
 func (c *Checks) chooseMethod(ctx context.Context, s *move.Spec, dom *hv.Domain, disk *hv.Disk, asked string) error {
 	if reason := Immovable(disk); reason != "" {
 		return Unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
@@ -135,7 +132,6 @@ func OnlyMirrored(s *move.Spec, which string) *api.Error {
 		s.Target, s.InstanceName, s.OnlyMirrored, which)
 }
 
-// notOverlayable returns why a movable disk gets no overlay, or "".
 func notOverlayable(d *hv.Disk) string {
 	switch {
 	case d.CopyOnRead:

@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// domains reads domains, and the jobs and bitmaps that their disks have or may get.
 type domains interface {
 	Domain(ctx context.Context, id string) (*hv.Domain, error)
 	Job(ctx context.Context, id string, target string) (*hv.Job, error)
@@ -48,7 +47,6 @@ type imageUsers interface {
 	Fence(ctx context.Context, path string) error
 }
 
-// allocation shows the space and the attributes of src, and whether a new file can have the same.
 type allocation interface {
 	Allocating(dir string) (image.Allocating, error)
 	Thick(path string, sizeBytes int64) (bool, error)

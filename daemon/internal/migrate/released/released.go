@@ -55,8 +55,6 @@ func (rs *Sources) List(ctx context.Context, volume string) ([]api.ReleasedSourc
 	return out, nil
 }
 
-// describeReleased describes the src that a migration has left. If src cannot be checked it adds
-// the reason.
 func (rs *Sources) describeReleased(ctx context.Context, h *history.Migration, doms []hv.Domain) api.ReleasedSource {
 	s := &h.Spec
 	in, err := rs.releasedInput(ctx, h)
@@ -171,8 +169,6 @@ func (rs *Sources) parkedDeletions() []op.Status {
 	})
 }
 
-// parkedDeletion returns the op that deletes a migration's source and waits for the operator, or
-// "".
 func (rs *Sources) parkedDeletion(ctx context.Context, ref string) (opID string, err error) {
 	id, err := rs.history.Resolve(ctx, ref)
 	if err != nil {
@@ -238,7 +234,6 @@ func (rs *Sources) decideDeleteSource(ctx context.Context, ref string, force boo
 	return in, nil
 }
 
-// checkNotCopiedOver refuses to delete a src that a later migration has copied onto.
 func (rs *Sources) checkNotCopiedOver(ctx context.Context, h *history.Migration) error {
 	starts, err := rs.history.Starts(ctx)
 	if err != nil {

@@ -205,7 +205,6 @@ func (rs *Sources) lookAtSource(ctx context.Context, h *history.Migration, doms 
 	return w, err
 }
 
-// runsOn returns the name of an active domain with the image at path as a live disk, or "".
 func runsOn(doms []hv.Domain, path string) string {
 	for i := range doms {
 		running := hv.Domain{Name: doms[i].Name, Live: doms[i].Live}

@@ -64,7 +64,6 @@ func (e *Env) Sealed(ctx context.Context, s *move.Spec, opID string) error {
 	return err
 }
 
-// lookAtSeal is Sealed, and reports whether the evidence is gone.
 func (e *Env) lookAtSeal(ctx context.Context, s *move.Spec, opID string) (lost bool, err error) {
 	if s.Method != move.MethodOverlay && s.Method != move.MethodOffline {
 		return false, nil

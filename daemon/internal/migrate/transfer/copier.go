@@ -40,10 +40,9 @@ type CopyEngine struct {
 	Passphrase func(ctx context.Context, secret string) ([]byte, error)
 	Files      openfile.Files
 
-	mu    sync.Mutex
-	paced time.Duration // by pacers that have ended
-	moved int64
-	// offloaded are the bytes that storage has copied.
+	mu        sync.Mutex
+	paced     time.Duration // by pacers that have ended
+	moved     int64
 	offloaded int64
 }
 
@@ -120,7 +119,6 @@ func (c *CopyEngine) Copy(ctx context.Context, req move.CopyRequest) (move.CopyR
 	}, nil
 }
 
-// openCursor makes a copy keep its progress under this key, until closeCursor is called.
 func (c *CopyEngine) openCursor(spec *copy.Spec, key string) (closeCursor func()) {
 	cursor := copy.NewFileCursor(c.cursorPath(key))
 	spec.Cursor = cursor

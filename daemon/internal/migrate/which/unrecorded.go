@@ -234,7 +234,6 @@ func (u *unrecordedMove) disk(dom *hv.Domain, of func(*hv.Domain, string) *hv.Di
 	return nil
 }
 
-// witnesses describes the volume's place by each source of information.
 func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
 	s := &u.h.Spec
 	moved, knows := "has it at", "does not know"

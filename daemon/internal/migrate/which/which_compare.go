@@ -22,17 +22,12 @@ import (
 type holding int
 
 const (
-	// holdNobody: no instance has a disk of the volume.
 	holdNobody holding = iota
-	// holdShelved: its instances are on no host.
 	holdShelved
-	// holdElsewhere: an instance on another host has it.
 	holdElsewhere
-	// holdHere: an instance on this host has it.
 	holdHere
 )
 
-// holder is the instance with a volume's disk, and the volume's records.
 type holder struct {
 	vol api.Volume
 	// newest is this host's newest migration of the volume, or nil.
@@ -150,7 +145,6 @@ func (f *holder) leadsTo(w *api.Which) bool {
 	return f.atWork() && move.PositionOf(&f.newest.Spec, f.dom.LiveDisk(f.of.Device)) != move.Foreign
 }
 
-// atWork reports whether the newest migration has a running op that may change the chain.
 func (f *holder) atWork() bool {
 	if f.newest == nil {
 		return false
