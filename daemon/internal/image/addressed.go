@@ -94,7 +94,7 @@ func (a addressed) cannotReach(path string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, hv.ErrUnavailable): // libvirt, which has the key of a cluster
+	case errors.Is(err, hv.ErrUnavailable):
 		return err
 	case errors.As(err, &refused):
 		return refused

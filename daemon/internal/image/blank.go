@@ -24,7 +24,7 @@ const blankLookBytes = 1 << 30
 // blank.
 func (s Storage) Blank(ctx context.Context, l api.Location) (bool, error) {
 	if l.Format == api.FormatQcow2 {
-		blank, err := qemuimg.Empty(s.files().qcow2At(l.Path))
+		blank, err := qemuimg.Empty(s.host().qcow2At(l.Path))
 		if err != nil {
 			return false, badImage(l.Path, l.Format, err)
 		}

@@ -23,7 +23,7 @@ func (Storage) FullBytes(ctx context.Context, sizeBytes int64) (int64, error) {
 
 // ClusterBytes returns the cluster size of a qcow2 image.
 func (s Storage) ClusterBytes(path string) (int64, error) {
-	return qemuimg.ClusterBytes(s.files().qcow2At(path))
+	return qemuimg.ClusterBytes(s.host().qcow2At(path))
 }
 
 // CheckFits refuses (unsupported_disk) a qcow2 image on a block device that is smaller than the
@@ -32,7 +32,7 @@ func (s Storage) CheckFits(ctx context.Context, l api.Location, info Info) error
 	if !info.Block || l.Format != api.FormatQcow2 {
 		return nil
 	}
-	room, err := qemuimg.RoomOf(ctx, s.files().qcow2At(l.Path))
+	room, err := qemuimg.RoomOf(ctx, s.host().qcow2At(l.Path))
 	if err != nil {
 		return badImage(l.Path, l.Format, err)
 	}
@@ -53,7 +53,7 @@ func (e *ReplacedError) Error() string { return fmt.Sprintf("%s is another one: 
 // device at path. It overwrites any content. It refuses a device with another fingerprint
 // (*ReplacedError), or one smaller than FullBytes. It may be repeated.
 func (s Storage) CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error {
-	err := qemuimg.CreateOnDevice(ctx, s.files().qcow2At(path), sizeBytes, func(device *os.File) error {
+	err := qemuimg.CreateOnDevice(ctx, s.host().qcow2At(path), sizeBytes, func(device *os.File) error {
 		now, err := location.FingerprintOf(device)
 		if err == nil && !location.SameImagePrint(fingerprint, now) {
 			err = &ReplacedError{path, now}

@@ -19,7 +19,7 @@ func (s Storage) Sync(ctx context.Context, path string) error { return s.Flush(c
 // change durable (Sync). If the file has this size, Grow does nothing. It returns size_mismatch if
 // the file is larger, hv.ErrInUse if a running guest has it open, and ErrAbsent if there is none.
 func (s Storage) Grow(ctx context.Context, img hv.Image, sizeBytes int64) error {
-	err := qemuimg.Grow(ctx, s.files().qemuImage(img), sizeBytes)
+	err := qemuimg.Grow(ctx, s.host().qemuImage(img), sizeBytes)
 	var larger *SizeError
 	var bad *qemuimg.ImageError
 	var ran *qemuimg.CommandError

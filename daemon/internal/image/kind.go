@@ -60,5 +60,5 @@ func (s Storage) at(path string) kind {
 	case medium.ProtocolRBD:
 		return s.clusters()
 	}
-	return host{s.files(), s.Privileged}
+	return s.host()
 }

@@ -45,7 +45,7 @@ func (s Storage) CheckSecret(ctx context.Context, img hv.Image) error {
 // PayloadBytes returns the size of the decrypted content of a LUKS container. It reads the size
 // from the header, which no guest can write.
 func (s Storage) PayloadBytes(ctx context.Context, img hv.Image) (int64, error) {
-	n, err := qemuimg.VirtualSize(ctx, s.files().qemuImage(img))
+	n, err := qemuimg.VirtualSize(ctx, s.host().qemuImage(img))
 	if err != nil {
 		return 0, badImage(img.Path, api.Format(img.Format), err)
 	}

@@ -20,7 +20,7 @@ func (s Storage) Mark(_ context.Context, path, text string) error {
 	if err != nil {
 		return err
 	}
-	f, err := s.files().openDirect(path, os.O_RDWR)
+	f, err := s.host().openDirect(path, os.O_RDWR)
 	if err != nil {
 		return noImage(err)
 	}
@@ -41,7 +41,7 @@ func (s Storage) Marked(_ context.Context, path, text string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	f, err := s.files().openDirect(path, os.O_RDONLY)
+	f, err := s.host().openDirect(path, os.O_RDONLY)
 	if err != nil {
 		return false, noImage(err)
 	}
@@ -63,10 +63,10 @@ func markBlock(text string) ([]byte, error) {
 	return block, nil
 }
 
-func (s hostFiles) openDirect(path string, flags int) (*os.File, error) {
-	f, err := s.Files.Open(path, flags|unix.O_DIRECT)
+func (h host) openDirect(path string, flags int) (*os.File, error) {
+	f, err := h.Files.Open(path, flags|unix.O_DIRECT)
 	if errors.Is(err, unix.EINVAL) {
-		f, err = s.Files.Open(path, flags)
+		f, err = h.Files.Open(path, flags)
 	}
 	return f, err
 }

@@ -26,13 +26,13 @@ func (s Storage) CreateOverlay(ctx context.Context, path string, backing hv.Imag
 		Filled:     func(f *os.File) error { return asOf(f, rights, nil) },
 		Passphrase: passphrase,
 	}
-	return noSpace(qemuimg.CreateOverlay(ctx, path, s.files().qemuImage(backing), sizeBytes, about))
+	return noSpace(qemuimg.CreateOverlay(ctx, path, s.host().qemuImage(backing), sizeBytes, about))
 }
 
 // CheckOverlay reports whether the overlay at path, over this backing and of this size, has no
 // data of its own. It returns ErrAbsent if there is no file, and another error for any other file.
 func (s Storage) CheckOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) (bool, error) {
-	empty, err := qemuimg.CheckOverlay(path, s.files().qemuImage(backing), sizeBytes)
+	empty, err := qemuimg.CheckOverlay(path, s.host().qemuImage(backing), sizeBytes)
 	return empty, noImage(err)
 }
 

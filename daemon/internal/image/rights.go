@@ -109,13 +109,13 @@ func refused(err error) bool {
 // filesystem does not support or does not let root change. A missing right gives no user more
 // access.
 func (s Storage) GiveRights(_ context.Context, path string, r *Rights) (left []string, err error) {
-	return s.files().onFile(path, func(f *os.File) ([]string, error) { return giveRights(f, r) })
+	return s.host().onFile(path, func(f *os.File) ([]string, error) { return giveRights(f, r) })
 }
 
 // GiveBack gives the image file at path the owner and the label of these rights, because libvirt
 // changes these two for a guest. Otherwise it does the same as GiveRights.
 func (s Storage) GiveBack(_ context.Context, path string, r *Rights) (left []string, err error) {
-	return s.files().onFile(path, func(f *os.File) ([]string, error) {
+	return s.host().onFile(path, func(f *os.File) ([]string, error) {
 		owner, err := giveOwner(f, r)
 		if err != nil {
 			return nil, err
@@ -125,8 +125,8 @@ func (s Storage) GiveBack(_ context.Context, path string, r *Rights) (left []str
 	})
 }
 
-func (s hostFiles) onFile(path string, give func(*os.File) ([]string, error)) (left []string, err error) {
-	f, err := s.Files.Open(path, os.O_RDONLY)
+func (h host) onFile(path string, give func(*os.File) ([]string, error)) (left []string, err error) {
+	f, err := h.Files.Open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, noImage(err)
 	}

@@ -125,7 +125,7 @@ var nfsMagic int64 = unix.NFS_SUPER_MAGIC
 
 // stat reads the metadata of a file or device. On NFS it opens the file for that: otherwise the
 // kernel would return metadata cached for some seconds, and miss a write of another host.
-func (s hostFiles) stat(path string, st *unix.Stat_t) error {
+func (h host) stat(path string, st *unix.Stat_t) error {
 	failed := func(op string, err error) error {
 		if err == nil {
 			return nil
@@ -139,7 +139,7 @@ func (s hostFiles) stat(path string, st *unix.Stat_t) error {
 	if err := unix.Statfs(path, &on); err != nil || on.Type != nfsMagic {
 		return failed("statfs", err)
 	}
-	f, err := s.Files.Open(path, os.O_RDONLY)
+	f, err := h.Files.Open(path, os.O_RDONLY)
 	if err != nil {
 		return err
 	}

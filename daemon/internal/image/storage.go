@@ -19,7 +19,8 @@ import (
 // SizeError reports that an image does not have the expected size.
 type SizeError = qemuimg.SizeError
 
-// Storage is the files and devices of this host. Its methods may be called from any goroutine.
+// Storage works on images: files and devices of this host, and images at addresses. Its methods may
+// be called from any goroutine.
 type Storage struct {
 	// Privileged makes the calls that need CAP_SYS_ADMIN.
 	Privileged sandbox.Privileged
