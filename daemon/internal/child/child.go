@@ -23,8 +23,8 @@ const OutputGrace = 5 * time.Second
 
 const firstFile = 3
 
-// FileName returns the path by which a program opens one of the files that it gets, by the file's
-// number. The path leads to that file, whatever is at the file's own path meanwhile.
+// FileName returns the path at which a program opens the file with this number. The path leads to
+// the passed file, even if another file is at the passed file's own path by then.
 func FileName(number int) string { return "/proc/self/fd/" + strconv.Itoa(firstFile+number) }
 
 // Descriptor returns the descriptor of a file that a program gets, by the file's number.
