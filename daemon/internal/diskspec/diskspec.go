@@ -12,10 +12,10 @@ import (
 )
 
 // New returns the disk for an attachment of a volume. chain has the images of the volume, top
-// first; it has at least one. The serial of the disk is the volume's id, and a guest finds the
-// first 20 characters of the serial under /dev/disk/by-id. If slot is not nil, the disk gets the
-// settings of the slot's previous disk. It also gets the previous disk's serial, unless that
-// serial was the id of the previous volume.
+// first, and at least one. The serial of the disk is the volume's id; a guest finds the first 20
+// characters of the serial under /dev/disk/by-id. slot, if not nil, has the definition of the
+// previous disk at this device: the new disk keeps its settings. It also keeps its serial, unless
+// that was the id of the previous volume.
 func New(volumeID string, at api.DiskAttachment, shareable bool, chain []hv.Image, slot *api.SlotDefinition) hv.DiskSpec {
 	spec := hv.DiskSpec{
 		Target: at.Device, Bus: BusOf(at.Device), Serial: volumeID, Image: chain[0],
@@ -33,7 +33,7 @@ func New(volumeID string, at api.DiskAttachment, shareable bool, chain []hv.Imag
 	return spec
 }
 
-// BusOf returns the bus of a disk by its device name, if the disk has no definition.
+// BusOf returns the bus for a device name; it is used if no definition of the disk names a bus.
 func BusOf(device string) string {
 	if strings.HasPrefix(device, "sd") {
 		return "scsi"

@@ -13,7 +13,7 @@ import (
 )
 
 // unprofiled are path prefixes that no rule of libvirt's virt-aa-helper permits. With an image or
-// save image there, a guest confined by AppArmor does not start, and no job begins.
+// save image there, a guest confined by AppArmor does not start, and no block job begins.
 var unprofiled = []string{
 	"/bin/", "/boot/", "/etc/", "/initrd", "/lib", "/lost+found/", "/proc/", "/sbin/", "/selinux/", "/sys/", "/usr/bin/", "/usr/lib",
 	"/usr/local/bin/", "/usr/local/etc/", "/usr/local/lib", "/usr/local/sbin/", "/usr/sbin/", "/usr/share/", "/vmlinuz",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package doctor checks a host for faults that would stop a migration, and fixes some of them.
-// Each check has a file.
+// Each check has a file. The message of a check may include the advice.
 package doctor
 
 import (

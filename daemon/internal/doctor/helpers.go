@@ -29,7 +29,7 @@ func Helpers(ctx context.Context) []api.Check {
 		}
 		asked++
 		if err := helperAnswers(ctx, socket); err != nil {
-			out = append(out, api.Check{Name: name, Status: "fail", Message: err.Error()}) // the error has the advice
+			out = append(out, api.Check{Name: name, Status: "fail", Message: err.Error()})
 		}
 	}
 	switch {

@@ -21,7 +21,7 @@ func (d *Doctor) hook(ctx context.Context) api.Check {
 		err = d.Guards.HookKnowsStartTokens()
 	}
 	if errors.Is(err, guard.ErrHookLooksElsewhere) {
-		return api.Check{Name: name, Status: "warn", Message: err.Error()} // the error has the advice
+		return api.Check{Name: name, Status: "warn", Message: err.Error()}
 	}
 	if err != nil {
 		return api.Check{
@@ -55,8 +55,8 @@ func (d *Doctor) libvirtProcess(ctx context.Context) *hv.DaemonProcess {
 	return about.Process
 }
 
-// WatchHook records each libvirt process that connects while the hook is installed, because such a
-// process will also run a newer hook.
+// WatchHook stores a proof (HookProof), if any, at each connection to libvirt. It stays valid if a
+// newer hook is installed: the libvirt process runs that too.
 func (d *Doctor) WatchHook(ctx context.Context) error {
 	for e := range d.HV.Events(ctx) {
 		if e.Kind != hv.EventConnected || d.Guards.Enforced() != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Lost reports disks that a fence has taken and that domains still name. Such domains stay
-// guarded.
+// Lost reports disks of volumes that this host lost when it was fenced, if domains still name
+// them. The start of such a domain is refused.
 func (d *Doctor) Lost() []api.Check {
 	out := []api.Check{}
 	for _, l := range d.Uplink.Lost() {
@@ -25,8 +25,8 @@ func (d *Doctor) Lost() []api.Check {
 	return out
 }
 
-// moves reports migrations of this host that have stopped or have a stuck guest, and changes of a
-// moving disk by another program.
+// moves reports this host's migrations that have stopped, the guests that they leave paused or
+// slow, and changes of a moving disk by another program.
 func (d *Doctor) moves(ctx context.Context) []api.Check {
 	open, err := d.Open(ctx)
 	if err != nil {

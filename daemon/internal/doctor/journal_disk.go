@@ -55,8 +55,8 @@ func (d *Doctor) ShortOfRoom() []api.Check {
 
 const journalDisk = "journal disk"
 
-// sharesJournalDisk returns a setting, and its directory, if the directory is on the journal's
-// filesystem, so that guests can fill it. Otherwise it returns "".
+// sharesJournalDisk returns a setting (overlay_dir or save_dir) and its directory, if that
+// directory is on the journal's filesystem: guests can then fill it. Otherwise it returns "".
 func sharesJournalDisk(c *config.Config) (key, dir string, err error) {
 	state, err := filesystemOf(c.StateDir)
 	if err != nil {

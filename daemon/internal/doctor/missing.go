@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// missing checks that the images of volumes attached on this host exist, and that no other device
-// has such a path. reach reports unreadable images. Because the view may be half a minute old,
-// missing asks the registry about each missing image.
+// missing checks that the image of each volume attached on this host exists, and that its path
+// leads to no other device. The daemon's copy of the registry may be half a minute old, so missing
+// asks the registry about each missing image.
 func (d *Doctor) missing(ctx context.Context, attached []api.Volume) []api.Check {
 	const name = "images"
 	out := []api.Check{}

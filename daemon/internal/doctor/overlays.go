@@ -38,8 +38,8 @@ func (d *Doctor) overlays(ctx context.Context) api.Check {
 	return ok(name, message)
 }
 
-// underQuota checks overlays under a quota. If the quota is full, QEMU pauses a guest only with
-// error_policy='stop'.
+// underQuota warns about a quota on overlays: when the quota is full, a guest gets I/O errors,
+// unless error_policy='stop' makes QEMU pause it.
 func underQuota(message string, l quota.Limit) api.Check {
 	who := fmt.Sprintf("%s %d", l.Kind, l.ID)
 	if l.Kind == quota.User {

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// outside reports attached volumes in forbidden places: after a detach they could not be attached
-// again.
+// outside reports attached volumes at paths that the settings forbid: after a detach they could
+// not be attached again.
 func (d *Doctor) outside(ctx context.Context, attached []api.Volume) []api.Check {
 	out := []api.Check{}
 	for _, w := range d.Cfg.Warnings() {

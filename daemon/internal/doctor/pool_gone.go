@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// poolsGone reports this host's volumes in pools that libvirt no longer has. Because the view may
-// be half a minute old, it asks the registry about these volumes.
+// poolsGone reports this host's volumes in pools that libvirt no longer has. The daemon's copy of
+// the registry may be half a minute old, so poolsGone asks the registry about these volumes.
 func (d *Doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Check {
 	pools, err := d.HV.Pools(ctx)
 	if err != nil {

@@ -82,7 +82,7 @@ func (d *Doctor) SharedPools(pools []hv.PoolInfo) []api.Check {
 }
 
 // openPools reports active pools of files in directories that other users than root may write:
-// they could replace a volume's file.
+// such a user could replace a volume's file.
 func openPools(pools []hv.PoolInfo) []api.Check {
 	var out []api.Check
 	for _, p := range pools {

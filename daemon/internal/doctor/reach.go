@@ -22,8 +22,8 @@ type place struct {
 	needs             image.Needs
 }
 
-// reach makes an image in each place of a move and opens it as QEMU's user. It also reports
-// instances with images that QEMU cannot open: they would not start.
+// reach makes an image in each directory that a move may use, and opens it as QEMU's user. It also
+// reports instances with images that QEMU cannot open: these instances would not start.
 func (d *Doctor) reach(ctx context.Context) []api.Check {
 	const name = "qemu"
 	user, confined, err := hv.ConfinedUser(ctx, d.HV, "")
@@ -54,7 +54,7 @@ func (d *Doctor) reach(ctx context.Context) []api.Check {
 func (d *Doctor) try(user hv.ProcessUser, p place) []api.Check {
 	const name = "qemu"
 	if err := location.CheckWritableDir(p.dir); err != nil {
-		return []api.Check{{Name: "sandbox", Status: p.status, Message: err.Error()}} // the error has the advice
+		return []api.Check{{Name: "sandbox", Status: p.status, Message: err.Error()}}
 	}
 	err := d.Storage.Reach(user, p.dir)
 	if err == nil {
@@ -67,9 +67,9 @@ func (d *Doctor) try(user hv.ProcessUser, p place) []api.Check {
 	case err == nil:
 		return nil
 	case errors.As(err, &limit):
-		return []api.Check{{Name: "filesystem", Status: p.status, Message: p.what + ": " + limit.Error()}} // the error has the advice
+		return []api.Check{{Name: "filesystem", Status: p.status, Message: p.what + ": " + limit.Error()}}
 	case errors.As(err, &cannot):
-		return []api.Check{{Name: name, Status: p.status, Message: cannot.Error()}} // the error has the advice
+		return []api.Check{{Name: name, Status: p.status, Message: cannot.Error()}}
 	case errors.As(err, &blocked):
 		return []api.Check{{
 			Name: name, Status: p.status, Message: "QEMU cannot reach " + p.what + ": " + blocked.Error(),
@@ -84,7 +84,7 @@ func (d *Doctor) places(ctx context.Context) []place {
 	out := []place{{"the overlays in " + d.Cfg.Overlays(), d.Cfg.Overlays(), "fail", image.Needs{Named: true, Direct: direct, Kept: true}}}
 	pools, err := d.HV.Pools(ctx)
 	if err != nil {
-		pools = nil // libvirt has its own check
+		pools = nil
 	}
 	for _, p := range pools {
 		if p.Active && location.HoldsFiles(p) {
@@ -102,19 +102,19 @@ func (d *Doctor) places(ctx context.Context) []place {
 func (d *Doctor) pastPageCache(ctx context.Context) bool {
 	doms, err := d.HV.Domains(ctx)
 	if err != nil {
-		return false // libvirt has its own check
+		return false
 	}
 	return slices.ContainsFunc(doms, func(dom hv.Domain) bool {
 		return slices.ContainsFunc(dom.Config, func(disk hv.Disk) bool { return disk.PastPageCache() })
 	})
 }
 
-// images reports images of stopped instances that QEMU could not open. If libvirt changes the
-// images' owner, it reports none, because the present owner proves nothing.
+// images reports images of stopped instances that QEMU could not open. It skips an instance if
+// libvirt makes QEMU's user the owner at a start: then the present owner proves nothing.
 func (d *Doctor) images(ctx context.Context) []api.Check {
 	doms, err := d.HV.Domains(ctx)
 	if err != nil {
-		return nil // libvirt has its own check
+		return nil
 	}
 	out := []api.Check{}
 	for i := range doms {
@@ -125,7 +125,7 @@ func (d *Doctor) images(ctx context.Context) []api.Check {
 		for _, disk := range doms[i].Config {
 			var cannot *image.OpenError
 			if disk.Device == "disk" && !disk.ReadOnly && errors.As(d.Storage.MayOpen(user, disk.Top().Path), &cannot) {
-				out = append(out, api.Check{Name: "instance " + doms[i].Name, Status: "warn", Message: cannot.Error()}) // the error has the advice
+				out = append(out, api.Check{Name: "instance " + doms[i].Name, Status: "warn", Message: cannot.Error()})
 			}
 		}
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // records reports each volume that this host has moved, if registry and journal have different
-// locations for it: a guest could start on a wrong image. contradicted reports whether there is
-// such a difference for a volume; advice about it must not rely on the registry's location.
+// locations for it: a guest could start on a wrong image. contradicted reports whether a volume
+// has such a difference; advice about the volume must not rely on the registry's location.
 func (d *Doctor) records(ctx context.Context) (checks []api.Check, contradicted func(api.Volume) bool) {
 	const name = "records"
 	found, err := d.Contradictions(ctx)

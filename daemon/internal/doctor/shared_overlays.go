@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sharedOverlays checks that overlays survive this host, and that QEMU's locks exclude a second
-// QEMU.
+// sharedOverlays checks overlay_dir_shared: other hosts must see the overlays, and QEMU's locks on
+// them.
 func (d *Doctor) sharedOverlays() []api.Check {
 	const name = "shared overlays"
 	if !d.Cfg.OverlayDirShared {

@@ -31,9 +31,9 @@ var hooksDirSince = hv.Version{Major: 6, Minor: 5}
 // The oldest versions that the tests use.
 var testedLibvirt, testedQEMU = hv.Version{Major: 9}, hv.Version{Major: 7, Minor: 2}
 
-// jobStartBug returns two entries for a QEMU fault that requires a suspended guest when a job
-// begins: one for a host that suspends it, and one for suspend_at_job_start = never. has reports
-// whether a QEMU has the fault.
+// jobStartBug returns two entries for a QEMU bug that harms a running guest when a block job
+// begins: one for a host where Volferry suspends the guest meanwhile, and one for
+// suspend_at_job_start = never. has reports whether a QEMU has the bug.
 func jobStartBug(name string, has func(hv.JobStart) bool, held, advice, unheld string) []knownBug {
 	on := func(suspended bool) func(hv.About, *config.Config) bool {
 		return func(a hv.About, c *config.Config) bool {
@@ -129,7 +129,8 @@ func (d *Doctor) libvirt(ctx context.Context) []api.Check {
 	return append(append(out, d.security(ctx, about)...), d.leases(ctx)...)
 }
 
-// leases checks that, with a lock manager, libvirt would resume guests on other images.
+// leases checks that libvirt's lock manager, if any, permits a move to switch a running guest's
+// disks to other images.
 func (d *Doctor) leases(ctx context.Context) []api.Check {
 	const name = "lock manager"
 	// One device stands for all devices. Some lock managers give devices other names than files.

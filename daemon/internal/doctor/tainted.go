@@ -9,8 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// taints reports domains that libvirt calls tainted because of a move's monitor commands. An
-// operator may see that in libvirt's log.
+// taints reports domains that libvirt calls tainted because of a move's monitor commands.
 func (d *Doctor) taints(ctx context.Context) []api.Check {
 	const name = "tainted"
 	guests, err := d.Tainted(ctx)

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// thinFull is the used fraction above which a thin pool should be extended. The volumes of such a
-// pool may become larger than the pool.
+// thinFull is the used fraction above which a thin pool should be extended: together the volumes
+// of a thin pool may be larger than the pool.
 const thinFull = 0.8
 
 func (d *Doctor) thinPools(ctx context.Context) []api.Check {

@@ -17,15 +17,15 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// Dir is a directory with a file for each domain that must not be started. While the file exists,
-// the libvirt hook volferry-guard refuses the start and prints the file's text as the reason. A
-// guard outlives this process and a reboot of the host. So write a journal record before Set, so
-// that recovery will clear the guard.
+// Dir is a directory of guards: it has a file for each domain that must not be started. While the
+// file exists, the libvirt hook volferry-guard refuses the start and prints the file's text as the
+// reason. A guard outlives this process and a reboot of the host. So write a journal record before
+// Set, so that recovery will clear the guard.
 //
 // A domain may have several guards, each with its owner. The file has a line "REASON [OWNER]" for
 // each, and is removed with the last.
 //
-// It is safe for concurrent use in one process.
+// Dir is safe for concurrent use in one process.
 type Dir struct {
 	dir, hook string
 
@@ -199,9 +199,9 @@ func (d *Dir) makeDir() error {
 	return errors.Join(parent.Sync(), parent.Close())
 }
 
-// A start token is a file next to a domain's guard file. Its two lines are a text and the end of
-// an owner's guard lines. The hook ignores that owner's guards if the definition that libvirt is
-// about to run contains the text. The hook has this suffix in its variable PASS.
+// A start token is a file next to a domain's guard file, with this suffix (PASS in the hook). Its
+// first line is a text, its second the end of an owner's guard lines (ownerSuffix). The hook
+// ignores that owner's guards if the definition that libvirt is about to run contains the text.
 const startTokenSuffix = ".pass"
 
 // revokeStartToken removes the start token of the guard file at path. The caller holds mu.

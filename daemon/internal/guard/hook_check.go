@@ -49,7 +49,7 @@ func (d *Dir) Enforced() error {
 }
 
 // HookKnowsStartTokens returns nil if the hook supports start tokens, or if no hook is installed.
-// An older hook refuses the restore of guarded guests.
+// An older hook refuses to restore guarded guests from their save images.
 func (d *Dir) HookKnowsStartTokens() error {
 	text, err := os.ReadFile(d.hook)
 	switch {
@@ -63,9 +63,9 @@ func (d *Dir) HookKnowsStartTokens() error {
 	return nil
 }
 
-// HookWasThere reports whether libvirt runs the present hook, if at is when libvirt was started or
-// last reloaded. libvirt looks for QEMU hooks only then. The hook must be executable and unchanged
-// since.
+// HookWasThere reports whether an executable QEMU hook has existed, unchanged, since before at,
+// the time when libvirt was started or last reloaded. libvirt looks for hooks only then; if it
+// found any, it runs all present hooks.
 func (d *Dir) HookWasThere(at time.Time) bool {
 	hooks := []string{d.hook}
 	if filepath.Base(filepath.Dir(d.hook)) == "qemu.d" {
@@ -106,8 +106,8 @@ func (d *Dir) InstallHook(script []byte) error {
 	return nil
 }
 
-// hookDirs reads from the hook's text its guard directories, and the path of a file that may list
-// more.
+// hookDirs reads from the hook's text its guard directory, and the path of a file. If that file
+// exists, the directories in it count instead.
 func hookDirs(hook string) (dirs []string, file string, err error) {
 	text, err := os.ReadFile(hook)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Await returns true at the next event of this domain or of all domains, or after lookEvery. It
-// returns false when over fires, and an error when ctx ends.
-func Await(ctx context.Context, events <-chan Event, domainID string, lookEvery time.Duration, over <-chan time.Time) (bool, error) {
+// Await returns true at the next event about this domain or about all domains, or after lookEvery.
+// It returns false when timeout fires, and an error when ctx ends.
+func Await(ctx context.Context, events <-chan Event, domainID string, lookEvery time.Duration, timeout <-chan time.Time) (bool, error) {
 	tick := time.NewTimer(lookEvery)
 	defer tick.Stop()
 	for {
@@ -23,7 +23,7 @@ func Await(ctx context.Context, events <-chan Event, domainID string, lookEvery 
 			}
 		case <-tick.C:
 			return true, nil
-		case <-over:
+		case <-timeout:
 			return false, nil
 		case <-ctx.Done():
 			return false, context.Cause(ctx)

@@ -5,8 +5,8 @@ package hv
 import "context"
 
 // DirtyTracker tracks the writes of a domain's process to a live disk, in bitmaps with one bit per
-// unit. The bitmaps end with the process. A recording bitmap gets a guest's write when the data
-// reaches the image, or later, but before QEMU acknowledges the write. Every method returns
+// unit. The bitmaps end with the process. QEMU sets the bits of a guest's write when the data
+// reaches the image, or later, but before it acknowledges the write. Every method returns
 // ErrNotActive for a domain that is off, and ErrNotFound for an absent disk.
 type DirtyTracker interface {
 	// CanTrack returns nil if bitmaps of the disk can be created and read, and otherwise the

@@ -134,8 +134,8 @@ type DiskStats struct {
 	CapacityBytes int64
 }
 
-// DiskSpec is a disk to attach: a terminated chain of Image over Backing, opened past the host's
-// page cache. The hypervisor chooses the address.
+// DiskSpec is a disk to attach: Image over Backing, with an explicit end of the chain, opened past
+// the host's page cache. The hypervisor chooses the address.
 type DiskSpec struct {
 	Target    string // vda
 	Bus       string // virtio, scsi, ...

@@ -48,7 +48,7 @@ func OpOf(ctx context.Context) string {
 	return id
 }
 
-// DeviceCopy is a possible copy by a storage between two of its volumes.
+// DeviceCopy is a copy that a storage can make by itself between two of its volumes.
 type DeviceCopy struct {
 	Pool      string
 	Src, Dst  DeviceCopyEnd
@@ -60,7 +60,7 @@ type DeviceCopy struct {
 	Offered bool
 }
 
-// DeviceCopyEnd is a device, by its path and its identity.
+// DeviceCopyEnd is one of the two devices, by its path and its identity.
 type DeviceCopyEnd struct{ Path, Identity string }
 
 // Pools lists the storage pools, and makes, finds, grows and deletes their volumes.

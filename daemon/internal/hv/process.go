@@ -90,7 +90,7 @@ type QEMUUsers interface {
 }
 
 // ConfinedUser returns the user of a domain's process. confined is false if the process runs as
-// libvirt's own user, who does not confine QEMU.
+// libvirt's own user.
 func ConfinedUser(ctx context.Context, h QEMUUsers, id string) (user ProcessUser, confined bool, err error) {
 	user, err = h.QEMUUser(ctx, id)
 	if errors.Is(err, ErrUnsupported) {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Unreadable is the error of a list of domains that lacks these Domains: they cannot be read now.
-// A caller that searches all domains for the users of an image must treat it like any other error:
-// an unread domain may use the image. Other callers use Readable.
+// Unreadable is the error for an incomplete list of domains: it lacks these Domains, which cannot
+// be read now. A caller that searches all domains for the users of an image must treat it like any
+// other error: an unread domain may use the image. Other callers use Readable.
 type Unreadable struct{ Domains []UnreadableDomain }
 
 // UnreadableDomain is a domain that exists and cannot be read.
