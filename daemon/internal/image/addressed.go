@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// addressed has the methods that are the same for all kinds of images at addresses: this host has
+// addressed has the methods that are the same for NBD exports and RBD images: this host has
 // neither a file nor a cache of them.
 type addressed struct {
 	network network.Access

@@ -19,9 +19,9 @@ import (
 const MaxAlignBytes = 4096
 
 // DirectAlignBytes returns the alignment of a raw file's size that QEMU needs in a directory to
-// write past the page cache (cache none and directsync). QEMU tests the alignment with a read at
-// the beginning of the file. hole is true if the file begins with a hole; on most filesystems the
-// test then shows nothing.
+// write past the page cache (cache none and directsync). QEMU finds the alignment by reads at the
+// beginning of the file. hole is true for a file that begins with a hole, where these reads find
+// nothing on most filesystems.
 func (s Storage) DirectAlignBytes(dir string, hole bool) (alignBytes int64, err error) {
 	answered := answered("images in "+dir+" are read past the page cache", func() (err error) {
 		alignBytes, err = directAlignBytes(dir, hole)

@@ -23,7 +23,7 @@ type Allocating struct {
 	Ahead bool
 }
 
-// Allocating tests a directory with a temporary file.
+// Allocating tests, with a temporary file, how a directory's filesystem allocates files.
 func (Storage) Allocating(dir string) (how Allocating, err error) {
 	answered := answered("files get room in "+dir, func() (err error) {
 		how, err = allocating(dir)

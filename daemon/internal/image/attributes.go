@@ -17,7 +17,7 @@ type attributes struct {
 	project     uint32 // project of its quota, 0 for none
 }
 
-// The kernel's requests, and the bits of their values (linux/fs.h).
+// The ioctl requests for attributes, and the bits of their values (linux/fs.h).
 const (
 	getFlags  = 0x80086601 // FS_IOC_GETFLAGS
 	setFlags  = 0x40086602 // FS_IOC_SETFLAGS
@@ -78,8 +78,8 @@ func (a attributes) give(f *os.File) (left []string) {
 	return left
 }
 
-// giveXattr changes hint and project separately: a filesystem without projects may support the
-// hint.
+// giveXattr changes extent size hint and project separately: a filesystem without projects may
+// support the hint.
 func (a attributes) giveXattr(f *os.File, has attributes) {
 	var x fsxattr
 	if a.extentBytes != 0 && x.request(f, getXattr) == nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// blankLookBytes is how many bytes of data Blank reads at most, as of a file filled with zeros.
+// blankLookBytes bounds the data that Blank reads, for example of a file filled with zeros.
 const blankLookBytes = 1 << 30
 
-// Blank reports whether an image file has no data. Such a raw file has only holes and zeros in its
-// volume's bytes, and such a qcow2 file no clusters. A file with too much data to read is not
+// Blank reports whether an image file has no data: a raw file has only holes and zeros in its
+// volume's bytes, a qcow2 file has no clusters. A file with too much data to read counts as not
 // blank.
 func (s Storage) Blank(ctx context.Context, l api.Location) (bool, error) {
 	if l.Format == api.FormatQcow2 {

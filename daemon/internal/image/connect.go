@@ -69,8 +69,8 @@ func (h host) flush(_ context.Context, path string) error {
 	return errors.Join(syncOpen(f), f.Close())
 }
 
-// syncOpen makes the fsync of Flush. If f was opened after the writes, the kernel reports every
-// error that it has not reported yet.
+// syncOpen flushes an open file. Even if f was opened after the writes, the kernel reports every
+// write error that it has not reported yet.
 func syncOpen(f *os.File) error {
 	err := f.Sync()
 	if err == nil || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EROFS) {

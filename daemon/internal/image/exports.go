@@ -21,8 +21,8 @@ func (exports) fingerprint(_ context.Context, path string) (string, error) {
 
 func (exports) inUse(context.Context, string, rbd.Count) (string, error) { return "", nil }
 
-// mayOpen returns nil if the user may connect to the export's server: libvirt does not change the
-// owner of a socket. Over TCP every user may, as far as this host knows.
+// mayOpen returns nil if the user may connect to the export's server now: libvirt does not make
+// QEMU's user the owner of a socket. Over TCP every user may connect, as far as this host knows.
 func (exports) mayOpen(user qemuUser, path string) error {
 	e, err := medium.ParseNBD(path)
 	if err != nil || e.Socket == "" {

@@ -38,8 +38,8 @@ func (h host) inspect(ctx context.Context, l api.Location) (Info, error) {
 	return info, err
 }
 
-// find finds the file or device at path. It refuses anything that is no image, and a place where
-// no image may be.
+// find finds the file or device at path. It refuses anything that is no image, and a path that is
+// forbidden for images.
 func (h host) find(path string) (*openfile.Image, error) {
 	found, err := h.Find(path, 0)
 	if link, is := linkToNothing(path, err); is {
@@ -110,8 +110,9 @@ func (host) fingerprint(_ context.Context, path string) (string, error) {
 	return text, noImage(err)
 }
 
-// answers returns nil, because the kernel waits for its storage.
+// answers returns nil: the kernel itself waits for its storage.
 func (host) answers(context.Context, string) error { return nil }
 
-// fence returns nil, because an unfinished write ends with its process, or with the kernel.
+// fence returns nil, because no unfinished write reaches a file or device after its process, or
+// the kernel, has ended.
 func (host) fence(context.Context, string) error { return nil }

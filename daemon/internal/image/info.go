@@ -31,9 +31,9 @@ func IdentityIn(fingerprint string) string {
 	return location.IdentityIn(fingerprint)
 }
 
-// CheckIdentity returns an error (chain_changed) if found, the identity of the image at a
-// location, is not the location's: a new LUN or logical volume may have an old name. It does not
-// compare a location without an identity.
+// CheckIdentity compares the location's identity with the identity of the image that was found
+// there, and returns chain_changed if they differ: a new LUN or logical volume may have an old
+// name. It accepts a location without an identity.
 func CheckIdentity(l api.Location, found string) error {
 	if l.Identity == "" || location.SameIdentity(l.Identity, found) {
 		return nil
@@ -44,9 +44,9 @@ func CheckIdentity(l api.Location, found string) error {
 		With("expected", l.Identity).With("found", found)
 }
 
-// CheckDevice makes the check of CheckIdentity with the fingerprint of the image that is now at a
-// location. It accepts an absent image. It does not open the image; only a cluster opens an RBD
-// image.
+// CheckDevice is CheckIdentity with the identity in the fingerprint of the image that is now at
+// the location. It accepts an absent image. It opens no file or device; for an RBD image,
+// fingerprint asks the cluster.
 func CheckDevice(ctx context.Context, l api.Location, fingerprint func(ctx context.Context, path string) (string, error)) error {
 	if l.Identity == "" {
 		return nil

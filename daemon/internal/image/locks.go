@@ -12,7 +12,7 @@ import (
 )
 
 // Locks is the state of the locks that QEMU takes on each file that it opens. On a shared
-// filesystem other hosts see them, for example on NFS 4, unless it is mounted with local locks.
+// filesystem such as NFS 4 other hosts see the locks, unless it is mounted with local locks.
 type Locks struct {
 	// Open is true if a QEMU has the file open, on this host or another.
 	Open bool
@@ -20,9 +20,9 @@ type Locks struct {
 	Writes bool
 }
 
-// QEMU locks one byte of a file for each permission that it may need, from lockMayBase on. From
-// the second base on, it locks one byte for each permission that it denies to others
-// (block/file-posix.c). Each range has 64 bytes; libvirt uses lower bytes.
+// QEMU locks one byte of a file for each permission that it may need, from lockMayBase on, and one
+// for each permission that it denies to others, from lockOthersBase on (block/file-posix.c).
+// libvirt uses lower bytes.
 const (
 	lockMayBase    = 100
 	lockOthersBase = 200

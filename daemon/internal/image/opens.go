@@ -118,10 +118,10 @@ func (u qemuUser) openAs(f *os.File) error {
 	return u.access.MayOpen(ctx, userOf(u.who), f)
 }
 
-// TryDirectory makes an image in a directory, tests the needed operations, checks it with MayOpen,
-// and removes it. It returns a *LimitError for unsupported operations. If libvirt does not give
-// images to QEMU's user, it does not use MayOpen, because it is unknown who may open an image
-// there.
+// TryDirectory makes an image in a directory, tests the operations that needs requires, checks the
+// image with MayOpen, and removes it. It returns a *LimitError for unsupported operations. If
+// libvirt does not make QEMU's user the owner of images, MayOpen is omitted: it is unknown who
+// will own an image there.
 func (s Storage) TryDirectory(who hv.ProcessUser, dir string, needs Needs) error {
 	return answered("an image can be made in "+dir, func() error { return s.user(who).tryDirectory(dir, needs) })
 }
@@ -165,8 +165,8 @@ func trialFile(dir string) (f *os.File, path string, remove func(), err error) {
 	}, nil
 }
 
-// Refused translates an error of Reach, MayOpen or TryDirectory to the refusal of the action what.
-// It returns any other error unchanged.
+// Refused translates an error of Reach, MayOpen or TryDirectory to a refusal that begins with
+// "cannot " and what. It returns any other error unchanged.
 func Refused(what, path string, err error) error {
 	var blocked *ReachError
 	var cannot *OpenError

@@ -18,7 +18,7 @@ func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 }
 
 // RealPath returns the path of the image without links. It refuses anything that is no image, and
-// a place where no image may be. It returns ErrAbsent if there is nothing.
+// a path that is forbidden for images. It returns ErrAbsent if there is nothing.
 func (s Storage) RealPath(path string) (string, error) { return s.at(path).realPath(path) }
 
 // ReadBacking returns the base images of the image at path, if its stated format is qcow2, from
@@ -53,30 +53,28 @@ func (s Storage) Rights(ctx context.Context, path string) (*Rights, error) {
 // InUse describes who holds the image: a mount, a device mapper or loop device, or swap. It
 // returns "" if this host can see no holder. It tests a block device by an exclusive open, and a
 // file by looking for a loop device over it. For an NBD export it returns "". For an RBD image it
-// counts the clients on all hosts, and returns "" if their number is in the range that ours
-// returns; ours may be nil for none.
+// counts the clients on all hosts, and returns "" if only Volferry's own are connected: ours
+// returns their minimum and maximum number; nil means none.
 func (s Storage) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	return s.at(path).inUse(ctx, path, ours)
 }
 
-// Locks reads the locks of a file, and takes none. It reports no locks on a filesystem without
-// locks. It reports none for a device: QEMU's locks of a device belong to its node, and each guest
-// has its own nodes.
+// Locks reads the locks of a file, and takes none. It reports none on a filesystem without locks,
+// and none for a device: QEMU locks the device's node in /dev, and each guest has its own nodes.
 func (s Storage) Locks(_ context.Context, path string) (Locks, error) { return s.at(path).locks(path) }
 
 // Written reports whether a process of this host has a file open for writing: the kernel grants no
-// read lease on such a file. On NFS, where leases depend on the server, it reports by QEMU's locks
-// whether a QEMU of any host may write. For devices, exports and a filesystem without leases this
-// is unknown, and it returns false. It returns an error if the kernel should know and did not
-// answer.
+// read lease on such a file. On NFS, where leases depend on the server, it reports whether a QEMU
+// of any host may write, by QEMU's locks. For devices, exports and a filesystem without leases
+// this is unknown, and it returns false. Any other failure to get a lease is an error.
 func (s Storage) Written(_ context.Context, path string) (bool, error) {
 	return s.at(path).written(path)
 }
 
 // MayOpen returns nil if a process of this user can open the image at path for reading and writing
 // after libvirt has given the image to the user, and an *OpenError if not. It tries to open the
-// image, because only the kernel, and the server of a mount, know. It may make the user the
-// image's owner for a moment, so no program may have the image open.
+// image, because only the kernel, or a network filesystem's server, can decide. It may make the
+// user the image's owner for a moment, so no program may have the image open.
 func (s Storage) MayOpen(who hv.ProcessUser, path string) error {
 	if who.UID == 0 {
 		return nil
@@ -85,25 +83,24 @@ func (s Storage) MayOpen(who hv.ProcessUser, path string) error {
 }
 
 // Create makes a new image. It returns fs.ErrExist if there is anything at its path. An RBD image
-// needs about.Temporary and about.Whole, and has no rights.
+// needs about.Temporary and about.Whole, and gets no rights.
 func (s Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64, about NewFile) error {
 	return s.at(img.Path).create(ctx, img, sizeBytes, about)
 }
 
-// Fold merges the overlay into the top image of the chain into, which has the same content as the
-// overlay's backing image. It returns when the result is on stable storage. It reads the images
-// below the top. It does not change the overlay, so an interrupted fold can be repeated.
-func (s Storage) Fold(ctx context.Context, overlay string, into []hv.Image) error {
-	passphrase, err := s.passphrase(ctx, into[0])
+// Fold merges the overlay into the top image of chain. That image must have the content of the
+// overlay's backing image; the images below it are only read. Fold returns when the result is on
+// stable storage. It does not change the overlay, so an interrupted fold can be repeated.
+func (s Storage) Fold(ctx context.Context, overlay string, chain []hv.Image) error {
+	passphrase, err := s.passphrase(ctx, chain[0])
 	if err != nil {
 		return err
 	}
-	return s.at(into[0].Path).fold(ctx, overlay, into, passphrase)
+	return s.at(chain[0].Path).fold(ctx, overlay, chain, passphrase)
 }
 
 // RemoveMade removes an image that Create has made, as Remove does. It also deletes an RBD image
-// once no client has it open. If the fingerprint is known, it deletes no other RBD image at the
-// address.
+// once no client has it open, but only an image with this fingerprint, if not empty.
 func (s Storage) RemoveMade(ctx context.Context, path, fingerprint string) error {
 	return s.at(path).removeMade(ctx, path, fingerprint)
 }
@@ -113,8 +110,8 @@ func (s Storage) RemoveMade(ctx context.Context, path, fingerprint string) error
 func (s Storage) Remove(_ context.Context, path string) error { return s.at(path).remove(path) }
 
 // Connect prepares the image at path for a guest of this host. It drops the host's cached pages of
-// a block device, because another host may have written to the device since. For files their
-// filesystem does that, for exports their server.
+// a block device, because another host may have written to the device. For a file the filesystem
+// does that, for an export the server.
 func (s Storage) Connect(ctx context.Context, path string) error {
 	return s.at(path).connect(ctx, path)
 }
@@ -141,8 +138,8 @@ func (s Storage) Answers(ctx context.Context, path string) error {
 // the image later.
 func (s Storage) Fence(ctx context.Context, path string) error { return s.at(path).fence(ctx, path) }
 
-// StoreLike gives the raw file at path the attributes of the file like, as far as possible, and
-// describes the missing ones. The file is new, and no program has it open.
+// StoreLike gives the raw file at path the attributes of the file at like, as far as possible, and
+// describes the missing ones. The file at path is new, and no program has it open.
 func (s Storage) StoreLike(_ context.Context, path, like string) (left []string, err error) {
 	has := s.at(like).attributes(like)
 	if has == (attributes{}) {

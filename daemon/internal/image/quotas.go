@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 )
 
-// Quotas returns the limits on the space of a user's file in dir. It omits a limit that is not
-// below the size of the filesystem.
+// Quotas returns the limits on the space of a user's file in dir. It omits a user's or group's
+// limit that is not below the size of the filesystem.
 func (s Storage) Quotas(ctx context.Context, dir string, who hv.ProcessUser) (limits []quota.Limit, err error) {
 	found := make(chan []quota.Limit, 1)
 	if err := answered("there is a quota in "+dir, func() error {

@@ -106,8 +106,8 @@ func refused(err error) bool {
 }
 
 // GiveRights durably gives the image file at path these rights. It describes the rights that the
-// filesystem does not support or does not let root change. A missing right gives no user more
-// access.
+// filesystem does not support or does not let root change. No user gets more access because a
+// right is missing.
 func (s Storage) GiveRights(_ context.Context, path string, r *Rights) (left []string, err error) {
 	return s.host().onFile(path, func(f *os.File) ([]string, error) { return giveRights(f, r) })
 }
@@ -200,8 +200,8 @@ func changed(what string, err error, left *[]string) error {
 	return fmt.Errorf("change %s: %w", what, err)
 }
 
-// groupBits returns the permissions (r, w and x) of the file's own group in the access list. The
-// mode of a file with a list has the list's maximum in place of them.
+// groupBits returns the permissions (r, w and x) of the file's own group in the access list. If a
+// file has a list, the group bits of its mode are the list's mask instead.
 func groupBits(acl []byte) uint32 {
 	const (
 		header, entry  = 4, 8

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Stamp shows, without reading an image, whether it was written.
+// Stamp is metadata of an image: if a later Stamp differs, the image was written in between.
 type Stamp struct {
 	SizeBytes int64 `json:"size_bytes,omitempty"`
 	// ModifiedNS is when a file was last written, according to its filesystem. Changes of its

@@ -57,7 +57,7 @@ func (Storage) AllocatedBytes(path string) (int64, error) { return qemuimg.Alloc
 // Properties are properties of a qcow2 image that a guest does not see.
 type Properties = qemuimg.Properties
 
-// Properties reads them from the header.
+// Properties reads the properties of the image at path.
 func (Storage) Properties(path string) (Properties, error) { return qemuimg.ReadProperties(path) }
 
 // MayWrite refuses an image in a directory where this program cannot write.
