@@ -312,8 +312,8 @@ func isShared(dom *hv.Domain, d *hv.Disk) bool {
 
 // identify gives the disk its volume. If the image is a known volume, by any path, the disk gets
 // that volume: the instance was forgotten and comes back, or another instance has the volume. A
-// new volume's id is the disk's serial if that is a UUID without a volume on any host. identify
-// refuses an image with another user.
+// new volume's id is the disk's serial, if the serial is a UUID that no volume has. identify
+// refuses an image that is in use otherwise.
 func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes map[string]bool) (known bool, err error) {
 	path := disk.Location.Path
 	holder, err := look.Holder(path, location.Self{})

@@ -57,8 +57,7 @@ func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
 // Unresumed returns why libvirt does not resume guests that a move has suspended.
 func (m *Manager) Unresumed() []string { return m.env.Memory.Unresumed() }
 
-// CheckForget refuses to forget an instance with disks elsewhere than its volumes. After a forget
-// nothing would show that the guest uses the wrong image. It changes nothing.
+// CheckForget makes the checks of a forget (repair.Env.CheckForget). It changes nothing.
 func (m *Manager) CheckForget(ctx context.Context, inst api.Instance) error {
 	return m.env.Repair.CheckForget(ctx, inst)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// BeginRestore restores an instance that was saved for a migration, with the volume at the
-// location. The instance stays paused and guarded and keeps its save image until BeginResume,
+// BeginRestore restores an instance that was saved for a migration, with the volume at
+// in.Location. The instance stays paused and guarded and keeps its save image until BeginResume,
 // because other guests of the volume may not be restored yet. An instance that was not saved does
 // not change. If the restore is impossible, the instance stays saved and guarded (needs_operator),
 // and the restore may be repeated. With DiscardMemory the instance is off afterwards.

@@ -11,8 +11,8 @@ import (
 )
 
 // BeginSave saves an instance for the migration that has locked it: its RAM goes to a save image,
-// no process has the volume open, and the instance is guarded until BeginRestore. An instance that
-// is off is only guarded.
+// no process has the volume open, and its start is refused (guard) until BeginResume. An instance
+// that is off is only guarded.
 func (m *Manager) BeginSave(ctx context.Context, opID, instanceRef string, in api.InstanceSave) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: subject.KindSave, Body: instanceBody{instanceRef, in},

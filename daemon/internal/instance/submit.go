@@ -17,8 +17,8 @@ type instanceBody struct {
 	In       any    `json:"in,omitempty"`
 }
 
-// submit stores a request's op, waits until the op is granted, and returns the instance. asks has
-// the further steps, after the first, that may refuse the op.
+// submit stores a request's op, waits until the op has passed the steps that may refuse it (the
+// first step and asks), and returns the instance.
 func (m *Manager) submit(ctx context.Context, req request.Request, asks ...string) (api.Instance, error) {
 	o, err := m.admission.Submit(ctx, req)
 	if err != nil {

@@ -20,9 +20,9 @@ func (m *Manager) CheckSave(ctx context.Context, instanceRef string, in api.Inst
 	return err
 }
 
-// BeginSuspend suspends and guards an instance for the migration that has locked it, until
-// BeginResume, before any guest of the volume is saved. An instance that does not run is only
-// guarded.
+// BeginSuspend suspends an instance for the migration that has locked it, and has its start
+// refused (guard), until BeginResume. All guests of the volume are suspended before any is saved.
+// An instance that does not run is only guarded.
 func (m *Manager) BeginSuspend(ctx context.Context, opID, instanceRef string, in api.InstanceSuspend) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: subject.KindSuspend, Body: instanceBody{instanceRef, in},

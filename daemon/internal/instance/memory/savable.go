@@ -39,8 +39,8 @@ func savable(dom *hv.Domain, in *PauseInput) error {
 }
 
 // otherDisks compares the disks of a process, or of a save image, with the definition's. It
-// describes the first disk with another image, or returns "". It ignores the disk with the target
-// except, and CD-ROM and floppy drives, where media may have changed.
+// describes the first disk with another image, or returns "". It ignores the moving disk (target
+// except), and CD-ROM and floppy drives, where media may have changed.
 func otherDisks(process, config []hv.Disk, except string) string {
 	defined := make(map[string]*hv.Disk)
 	for i := range config {

@@ -18,9 +18,9 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// The name of an unfinished save image ends with partSuffix and the id of the host's boot. A file
-// with the name of a save image is therefore complete and durable. A part of an earlier boot may
-// be incomplete.
+// The name of an unfinished save image (a part) ends with partSuffix and the id of the host's
+// boot. A file with the name of a save image is therefore complete and durable. A part of an
+// earlier boot may be incomplete.
 const partSuffix = ".part."
 
 // SaveImageExists reports whether the save image exists. After an error that is unknown.
@@ -51,8 +51,8 @@ func partPaths(in *PauseInput) ([]string, error) {
 	return parts, nil
 }
 
-// unprovenSuffix replaces the boot's id during a part's flush. So the part counts as a part of an
-// earlier boot.
+// unprovenSuffix replaces the boot's id in a part's name during the flush. If the daemon dies
+// then, the part is not used.
 const unprovenSuffix = "not-stored"
 
 // commitSaveImage flushes this boot's complete part, and renames it to the save image. During the
@@ -115,8 +115,8 @@ func removeParts(in *PauseInput) error {
 	return nil
 }
 
-// removeSaveImage removes the save image and its parts, durably. Before that, the instance's
-// process must have the RAM.
+// removeSaveImage removes the save image and its parts, durably. Afterwards only the instance's
+// process has the RAM, if any.
 func removeSaveImage(in *PauseInput) error {
 	if err := removeParts(in); err != nil {
 		return err

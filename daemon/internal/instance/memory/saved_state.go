@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// SavedState is an instance's state before its suspend or save. The output of that step has it.
+// SavedState is an instance's state before its suspend or save. It is the output of that step.
 type SavedState struct {
 	// State is running, paused or stopped. It is empty if the instance was neither suspended nor
 	// saved.

@@ -39,8 +39,8 @@ func (e *Env) StepSavedState() op.Step {
 	}, nil, nil)
 }
 
-// StepConnect checks the instance's future image. It drops stale cached pages of the image,
-// because another host may have written it.
+// StepConnect checks the image that the restored instance will use. It drops stale cached pages of
+// the image, because another host may have written it.
 func (e *Env) StepConnect() op.Step {
 	return subject.Step("connect", func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		if err := e.checkPlace(ctx, in); err != nil {

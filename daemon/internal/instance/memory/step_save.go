@@ -48,7 +48,7 @@ const (
 )
 
 // checkSuspended refuses to save a guest that was not suspended, or that runs again: the saved
-// memory of the volume's other guests would be older than its writes.
+// memory of the volume's other guests would be older than this guest's writes.
 func (e *Env) checkSuspended(ctx context.Context, in *PauseInput, was SavedState) error {
 	if was.State == "" {
 		return subject.Forbidden("save", in.InstanceName, "it was not suspended for migration %s", in.MigrationID)
@@ -151,8 +151,8 @@ func (e *Env) pausedDomain(ctx context.Context, in *PauseInput) (*hv.Domain, err
 	return dom, err
 }
 
-// AdmitSave repeats the checks while no other op works on the instance. Its output is the state
-// before of CheckSave.
+// AdmitSave repeats the checks while no other op works on the instance. Its output is CheckSave's
+// result.
 func (e *Env) AdmitSave(ctx context.Context, r *op.Run, in *PauseInput) error {
 	inst, err := e.registry.Instance(ctx, in.InstanceID)
 	if err != nil {
@@ -176,8 +176,8 @@ func admittedState(r *op.Run) (SavedState, error) {
 	return was, err
 }
 
-// StepPauseGuard guards the instance before its process ends, until its restore. If the restore
-// fails, the guard stays.
+// StepPauseGuard guards the instance before its process ends. The undo removes the guard, unless
+// the guest stays saved or an earlier op had guarded it.
 func (e *Env) StepPauseGuard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *PauseInput) error {
 		return e.guards.Set(in.InstanceID, in.Owner(), in.reason())

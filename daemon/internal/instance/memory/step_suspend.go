@@ -29,8 +29,8 @@ func (e *Env) CheckSuspend(ctx context.Context, in *PauseInput) (before SavedSta
 	return before, e.checkRoomForAll(ctx, in)
 }
 
-// AdmitSuspend repeats the checks while no other op works on the instance. Its output is the state
-// before of CheckSuspend.
+// AdmitSuspend repeats the checks while no other op works on the instance. Its output is
+// CheckSuspend's result.
 func (e *Env) AdmitSuspend(ctx context.Context, r *op.Run, in *PauseInput) error {
 	inst, err := e.registry.Instance(ctx, in.InstanceID)
 	if err != nil {

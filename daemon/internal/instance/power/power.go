@@ -48,9 +48,9 @@ func (e *Env) PowerOn(ctx context.Context, s *subject.Subject) error {
 	return s.Refusal("start", e.power.PowerOn(ctx, s.InstanceID))
 }
 
-// connectDisks connects all images that the definition names: a boot of the host disconnects
-// images of targets. They stay connected after a stop, so that the instance can be started at any
-// time.
+// connectDisks connects all images that the definition names: a reboot of the host disconnects the
+// volumes of storage targets. They stay connected after a stop, so that the instance can be
+// started at any time.
 func (e *Env) connectDisks(ctx context.Context, s *subject.Subject) error {
 	dom, err := e.subject.Domain(ctx, s.InstanceID)
 	if err != nil || dom == nil {
@@ -67,7 +67,7 @@ func (e *Env) connectDisks(ctx context.Context, s *subject.Subject) error {
 }
 
 // PowerOff returns when the domain is off. A guest that does not shut down in time keeps running.
-// A queued stop with force cuts the power at once.
+// If a stop with force is queued meanwhile, PowerOff cuts the power.
 func (e *Env) PowerOff(ctx context.Context, s *subject.Subject, how subject.Stopping) error {
 	if how.Force {
 		return s.Refusal("stop", e.power.PowerOff(ctx, s.InstanceID))

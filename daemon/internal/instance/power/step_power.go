@@ -75,10 +75,10 @@ func (e *Env) StepUnpause() op.Step {
 // callsEnd limits how long an attempt waits until libvirt has no unfinished call on the process.
 var callsEnd = witness.Retry{Poll: 50 * time.Millisecond, Bound: 10 * time.Second}
 
-// observeState observes whether as holds for the domain's state; a missing domain is off. It waits
-// while libvirt has an unfinished call on the process. After libvirtd's death during a start, the
-// restarted libvirtd reports the guest before it ends the start.
-func (e *Env) observeState(as func(hv.State) bool) op.ObserveFunc[subject.PowerInput] {
+// observeState observes whether wanted returns true for the domain's state; a missing domain is
+// off. It waits while libvirt has an unfinished call on the process. If libvirtd died during a
+// start, the restarted libvirtd shows the guest as active, before it kills the guest.
+func (e *Env) observeState(wanted func(hv.State) bool) op.ObserveFunc[subject.PowerInput] {
 	return func(ctx context.Context, _ *op.Run, in *subject.PowerInput) (op.Observation, error) {
 		dom, err := witness.Agreed(ctx, callsEnd, in.InstanceName, func(ctx context.Context) (heard witness.Heard[*hv.Domain], err error) {
 			heard.View, err = e.subject.Domain(ctx, in.InstanceID)
@@ -89,8 +89,8 @@ func (e *Env) observeState(as func(hv.State) bool) op.ObserveFunc[subject.PowerI
 			return op.Unknown, err
 		}
 		if dom == nil {
-			return op.DoneIf(as(hv.StateStopped)), nil
+			return op.DoneIf(wanted(hv.StateStopped)), nil
 		}
-		return op.DoneIf(as(dom.State)), nil
+		return op.DoneIf(wanted(dom.State)), nil
 	}
 }

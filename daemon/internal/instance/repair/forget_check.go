@@ -9,9 +9,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckForget refuses to forget an instance with disks elsewhere than its volumes, or if registry
-// and journal disagree. After a forget nothing would show that the guest uses the wrong image. It
-// changes nothing.
+// CheckForget refuses to forget an instance if its disks are not its volumes, or registry and
+// journal disagree about a location. Afterwards nothing would show that the guest uses the wrong
+// image. It changes nothing.
 func (e *Env) CheckForget(ctx context.Context, inst api.Instance) error {
 	if inst.State == api.InstanceShelvedOffloaded {
 		return nil // no host has its domain

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Input is the input of a repair. If Whole is false, an op of a migration waits for the operator
-// and holds the instance, and the repair corrects only that migration's disk.
+// Input is the input of a repair. If Whole is false, an op of a migration waits for the operator,
+// and the repair corrects only that migration's disk.
 type Input struct {
 	subject.Subject
 	// SourceUnwritten is the field of api.InstanceRepair.

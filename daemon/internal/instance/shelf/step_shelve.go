@@ -233,8 +233,8 @@ func (e *Env) StepOffload() op.Step {
 	return subject.Step("offload", do, nil, observe)
 }
 
-// leaveShelf reports to the registry that an instance shelved here changes to the state to. It
-// uses this host's present epoch.
+// leaveShelf has the registry change an instance that is shelved on this host to another state,
+// with this host's present epoch.
 func (e *Env) leaveShelf(ctx context.Context, r *op.Run, s *subject.Subject, what string, to api.InstanceState) error {
 	now := func() (int64, error) {
 		h, err := e.host(ctx)

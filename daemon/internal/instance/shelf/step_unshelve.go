@@ -117,8 +117,8 @@ func (e *Env) StepGuardUnshelved() op.Step {
 	return subject.Step("guard", do, nil, observe)
 }
 
-// StepConnectVolumes prepares every location on this host. Its output has the disks. The root disk
-// is first, because it keeps its address.
+// StepConnectVolumes prepares the image of every attached volume on this host. Its output has the
+// disks to define, the root disk first, so that it keeps its address.
 func (e *Env) StepConnectVolumes() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		got, err := e.claimedBy(r)
@@ -175,10 +175,10 @@ func diskFor(got claimed, a api.Attachment, vol api.Volume, chain []hv.Image) hv
 	return spec
 }
 
-// slotOf returns the recorded definition of an attachment's slot, or nil. The record is in the
-// definition or an emptied slot. If the volume comes back at another device, the record is in the
-// instance. wasRoot is true if the volume was the root then; its addresses now belong to the
-// present root.
+// slotOf returns the recorded definition of the disk at an attachment's device, or nil. The
+// shelved definition or an emptied slot has it. If the volume comes back at another device, the
+// instance has the definition of the volume's earlier disk. wasRoot is true if that was the root
+// disk; its addresses now belong to the present root.
 func slotOf(got claimed, a api.Attachment) (slot *api.SlotDefinition, wasRoot bool) {
 	device := a.Device
 	if got.Definition != nil {
@@ -255,8 +255,8 @@ func (e *Env) StepDefine() op.Step {
 	return subject.Step(stepNameDefine, do, undo, observe)
 }
 
-// alreadyDefined reports whether this op has defined the domain. It refuses a domain that exists
-// otherwise.
+// alreadyDefined reports whether this op has defined the domain. It refuses a domain that this op
+// has not defined.
 func (e *Env) alreadyDefined(ctx context.Context, r *op.Run, in *UnshelveInput) (bool, error) {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err != nil || dom == nil {

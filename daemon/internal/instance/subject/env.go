@@ -55,8 +55,8 @@ type Config struct {
 	SaveDir, BootID string
 }
 
-// Deps are the ports, the runner and its journal. Host returns this host's identity. After the
-// first answer of the registry, Host needs no further one.
+// Deps are the ports, the runner and its journal. Host returns this host's identity; after the
+// registry's first answer, it no longer needs the registry.
 type Deps struct {
 	Ports
 

@@ -91,7 +91,7 @@ type Migrations interface {
 	List(ctx context.Context, all bool) ([]api.Migration, error)
 }
 
-// Parts does this host's parts of the moves that the registry leads (parts.Parts).
+// Parts does this host's part of the moves that the registry runs on several hosts (parts.Parts).
 type Parts interface {
 	// CheckPaused refuses a move with all guests paused for reasons that forbid any move of the
 	// volume: its image, its disk in this instance, or other users on this host. beside has the

@@ -31,7 +31,7 @@ func NoRoot(verb, name string) *api.Error {
 	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `%s`", verb, name, shell.Line("volferryctl", "volume", "attach", "VOLUME", name, "--root"))
 }
 
-// RefusedFor returns a migration's refusal in the form of the caller's errors.
+// RefusedFor returns a migration's refusal as the refusal of an action on an instance.
 func RefusedFor(verb, name string, err error) error {
 	return api.Errorf(cmp.Or(api.CodeOf(err), api.CodeInternal), "cannot %s instance %s: %v", verb, name, err)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// Subject is the instance of an op. Every input of this package has one.
+// Subject is the instance of an op. Every op input of an instance has one.
 type Subject struct {
 	request.Body
 	InstanceID   string `json:"instance_id"`
