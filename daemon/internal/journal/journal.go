@@ -54,8 +54,8 @@ func (j *Journal) MigratedFrom() string { return j.db.MigratedFrom }
 // Close closes the file. No other call may be in progress.
 func (j *Journal) Close() error { return j.db.Close() }
 
-// Probe returns nil if the journal has stored an empty record. It does not use the space reserved
-// for records.
+// Probe stores an empty record, as a test of the journal. It does not use the space reserved for
+// records.
 func (j *Journal) Probe(ctx context.Context) error {
 	if err := j.db.Probe(ctx); err != nil {
 		return fmt.Errorf("probe the journal: %w", unavailable(err))

@@ -5,7 +5,7 @@ package journal
 // schema has the migrations of the file (sqlitedb.Open). A released migration is never edited.
 //
 // An op's number is its place in the order of creation, so that no clock decides the order. Times
-// are RFC 3339 with nanoseconds in UTC, so that a person can read the file with sqlite3.
+// are RFC 3339 with nanoseconds in UTC.
 var schema = []string{`
 CREATE TABLE ops (
 	number      INTEGER PRIMARY KEY AUTOINCREMENT,

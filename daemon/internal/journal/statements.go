@@ -10,8 +10,8 @@ import (
 
 type prepared struct{ *sql.Stmt }
 
-// statements has the prepared statements of a pool, by query; the package has few queries. Without
-// them SQLite spent a third of a short read on parsing.
+// statements has the prepared statements of a pool, by query. Without them SQLite spent a third of
+// a short read on parsing.
 type statements struct {
 	pool *sql.DB
 

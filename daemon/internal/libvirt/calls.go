@@ -13,7 +13,7 @@ import (
 )
 
 // onLive makes one call on a domain, or on a live disk of it if target is not empty. Error texts
-// begin with the text what.
+// begin with the string in what.
 func onLive[T any](ctx context.Context, c *calls, s *session, what, id, target string,
 	do func(*golibvirt.Libvirt, golibvirt.Domain) (T, error),
 ) (T, error) {
@@ -30,27 +30,27 @@ func onLive[T any](ctx context.Context, c *calls, s *session, what, id, target s
 	return result, nil
 }
 
-// changing is callWithin for a call that may change the libvirt files in what.
-func changing[T any](ctx context.Context, l *library, s *session, limit time.Duration, what kept, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
+// changing is callWithin for a call that may change these files of libvirt.
+func changing[T any](ctx context.Context, l *library, s *session, limit time.Duration, files kept, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
 	value, err := callWithin(ctx, s, limit, do)
-	l.note(what, err)
+	l.note(files, err)
 	return value, err
 }
 
 // modify makes one changing call, unless ctx has ended. The end of ctx does not interrupt the
-// call, which would take effect later, after the caller has looked at the result. Only the end of
-// the session interrupts it. The call may change the libvirt files in what.
-func (c *calls) modify(ctx context.Context, id string, what kept, do domainCall) error {
+// call: it would then take effect later, after the caller has looked at the result. Only the end
+// of the session interrupts it. The call may change these files of libvirt.
+func (c *calls) modify(ctx context.Context, id string, files kept, do domainCall) error {
 	s, err := c.connection.changes()
 	if err != nil {
 		return err
 	}
-	return c.modifyOn(ctx, s, s.callTimeout, id, what, do)
+	return c.modifyOn(ctx, s, s.callTimeout, id, files, do)
 }
 
 type domainCall = func(*golibvirt.Libvirt, golibvirt.Domain) error
 
-func (c *calls) modifyOn(ctx context.Context, s *session, limit time.Duration, id string, what kept, do domainCall) error {
+func (c *calls) modifyOn(ctx context.Context, s *session, limit time.Duration, id string, files kept, do domainCall) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", hv.ErrUnavailable, context.Cause(ctx))
 	}
@@ -59,16 +59,16 @@ func (c *calls) modifyOn(ctx context.Context, s *session, limit time.Duration, i
 	if err != nil {
 		return err
 	}
-	_, err = changing(ctx, c.library, s, limit, what, func(lv *golibvirt.Libvirt) (none, error) { return none{}, do(lv, dom) })
+	_, err = changing(ctx, c.library, s, limit, files, func(lv *golibvirt.Libvirt) (none, error) { return none{}, do(lv, dom) })
 	return err
 }
 
-func (c *calls) modifyByItself(ctx context.Context, limit time.Duration, id string, what kept, do domainCall) error {
-	return c.connection.byItself(ctx, func(ctx context.Context, s *session) error { return c.modifyOn(ctx, s, limit, id, what, do) })
+func (c *calls) modifyByItself(ctx context.Context, limit time.Duration, id string, files kept, do domainCall) error {
+	return c.connection.byItself(ctx, func(ctx context.Context, s *session) error { return c.modifyOn(ctx, s, limit, id, files, do) })
 }
 
 // change is modify for a call on a domain's process, or on a live disk of it if target is not
-// empty, that changes no libvirt files.
+// empty. The call changes no libvirt files.
 func (c *calls) change(ctx context.Context, what, id, target string, do domainCall) error {
 	return c.changed(ctx, what, id, target, c.modify(ctx, id, keptNothing, do))
 }
@@ -80,7 +80,7 @@ func (c *calls) changed(ctx context.Context, what, id, target string, err error)
 	return fmt.Errorf("%s %s: %w", what, nameOf(id, target), c.explain(context.WithoutCancel(ctx), id, target, err))
 }
 
-// inWindow is change for a call that begins or ends the pause of a guest.
+// inWindow is change for a call that suspends or resumes a guest, on the session for such calls.
 func (c *calls) inWindow(ctx context.Context, what, id string, do domainCall) error {
 	s, err := c.connection.windows()
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // SetConfigChain replaces the images of one disk of the persistent definition, in one step with
-// the whole <disk>. It edits text, which keeps elements unknown to Go types.
+// the whole <disk>. It edits the XML text, which keeps elements unknown to Go types.
 func (ch *chains) SetConfigChain(ctx context.Context, id, target string, chain []hv.Image) error {
 	if err := ch.setConfigChain(ctx, id, target, chain); err != nil {
 		return fmt.Errorf("set persistent chain of disk %s of domain %s: %w", target, id, err)

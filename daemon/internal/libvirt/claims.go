@@ -13,8 +13,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/process"
 )
 
-// claims returns the processes that claim to be a domain, and their open files on some images, or
-// ErrUnavailable if the program that reads /proc for the daemon does not answer.
+// claims returns the processes that claim in their command line to be a domain, and their open
+// files on some images. It returns ErrUnavailable if the program that reads /proc for the daemon
+// does not answer.
 func (ps *guestProcesses) claims(ctx context.Context, id string, images []process.Image) ([]process.Claim, error) {
 	found, err := ps.kernel.Claims(ctx, id, images)
 	return found, notAsked(err)

@@ -58,7 +58,7 @@ func (c Config) withDefaults() Config {
 }
 
 // Conn is a Hypervisor on libvirtd. Until Run has connected, and while libvirtd is down, every
-// call returns hv.ErrUnavailable at once. Each embedded type implements a part of hv.Hypervisor.
+// call returns hv.ErrUnavailable at once.
 type Conn struct {
 	*connection
 	*library

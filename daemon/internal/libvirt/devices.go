@@ -9,7 +9,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// devices implements hv.Devices: volumes of libvirt pools need no connecting, and no pool copies.
+// devices implements hv.Devices without connectors: a volume of a libvirt pool needs no
+// connecting, and no libvirt pool copies by itself.
 type devices struct{}
 
 func (devices) Connectable(context.Context, string) (bool, error) { return false, nil }

@@ -42,7 +42,7 @@ type action struct {
 	Data bitmapArgs `json:"data"`
 }
 
-// SwapTracking implements hv.DirtyTracker. The actions take effect in their order.
+// SwapTracking implements hv.DirtyTracker. QEMU makes the actions of a transaction in order.
 func (t *tracker) SwapTracking(ctx context.Context, id, target, oldName, newName string, unitBytes int64) error {
 	const what = "track writes anew of"
 	disk, err := t.tracked(ctx, what, id, target)

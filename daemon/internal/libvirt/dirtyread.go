@@ -58,8 +58,8 @@ func (t *tracker) DirtyUnits(ctx context.Context, id, target, name string) ([]hv
 	return dirty, errors.Join(err, t.endExports(context.WithoutCancel(ctx), what, id, target))
 }
 
-// CanTrack implements hv.DirtyTracker. It lets QEMU listen at the socket, which a security profile
-// may prevent, for example.
+// CanTrack implements hv.DirtyTracker. It tries to have QEMU listen at the socket: a security
+// profile, for example, may prevent that.
 func (t *tracker) CanTrack(ctx context.Context, id, target string) error {
 	const what = "see whether to track writes of"
 	leave, err := t.reading.enter(ctx, "the bitmaps of domain "+id)

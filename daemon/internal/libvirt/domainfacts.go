@@ -87,7 +87,7 @@ func (f *domainFacts) gatherState(lv *golibvirt.Libvirt) error {
 }
 
 // gatherRestored detects a domain that was restored paused, and stays paused until a Resume:
-// libvirt reports a migration, but has no job that would end it.
+// libvirt gives a migration as the reason, but has no job that would end the pause.
 func (f *domainFacts) gatherRestored(lv *golibvirt.Libvirt) error {
 	if f.state != golibvirt.DomainPaused || golibvirt.DomainPausedReason(f.reason) != golibvirt.DomainPausedMigration {
 		return nil

@@ -56,7 +56,7 @@ type library struct {
 	doubtful kept
 }
 
-// newLibrary makes a library where everything counts as changed: the previous daemon may have died
+// newLibrary makes a library that counts all files as changed: the previous daemon may have died
 // before it synced.
 func newLibrary(definitions, state string) *library {
 	l := &library{definitions: definitions, state: state, changed: keptAll, sync: syncFile, syncAll: syncFilesystem}
@@ -69,14 +69,14 @@ func newLibrary(definitions, state string) *library {
 	return l
 }
 
-// note records that a call with the result err may have changed the files in what. After an
-// unknown outcome these count as changed until the daemon restarts.
-func (l *library) note(what kept, err error) {
+// note records that a call with the result err may have changed these files of libvirt. After an
+// unknown outcome the files count as changed until the daemon restarts.
+func (l *library) note(files kept, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.changed |= what
+	l.changed |= files
 	if errors.Is(err, hv.ErrUnavailable) {
-		l.doubtful |= what
+		l.doubtful |= files
 	}
 }
 
@@ -105,8 +105,8 @@ func (l *library) take() (due kept) {
 	return due
 }
 
-// syncDirs syncs the existing directories. Without the configured directory of definitions it
-// syncs the filesystems that probably have libvirt's files.
+// syncDirs syncs the existing directories. If the directory of definitions is missing, it syncs
+// the filesystems that probably have libvirt's files.
 func (l *library) syncDirs(due kept) error {
 	if _, err := os.Stat(l.definitions); err != nil {
 		return errors.Join(l.syncAll("/etc"), l.syncAll("/var/lib"))

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// lane is a separate session that may be lost on its own. It is made when needed, and again after
-// a loss.
+// lane is a session that may be lost without the other sessions. It is made when needed, and again
+// after a loss.
 type lane struct {
 	mu     sync.Mutex
 	s      *session

@@ -114,8 +114,8 @@ func (ls *leases) takingAgain(ctx context.Context, id string, leases []lockd.Lea
 	return err
 }
 
-// drop drops one hold of the process on each of these leases, with all every hold, and returns the
-// dropped leases. A lease of a shareable disk may have several holds.
+// drop drops one hold of the process on each of these leases, or every hold if all is true, and
+// returns the dropped leases. A lease of a shareable disk may have several holds.
 func (ls *leases) drop(ctx context.Context, id string, leases []lockd.Lease, all bool) (pid int, dropped []lockd.Lease, err error) {
 	if pid, _, err = ls.processes.onlyProcess(ctx, id); err != nil {
 		return 0, nil, fmt.Errorf("find the process of domain %s: %w", id, err)
@@ -143,8 +143,9 @@ func (ls *leases) drop(ctx context.Context, id string, leases []lockd.Lease, all
 }
 
 // leavingNoLease makes a change to the images of a live disk, and then drops the leases of these
-// images that the guest does not need: a suspended guest needs none, and a running guest the lease
-// of the image that it writes to. newTop: the change gives the disk another top image.
+// images that the guest does not need: a suspended guest needs none, and a running guest only the
+// lease of the image that it writes to. newTop is true if the change gives the disk another top
+// image.
 func (ls *leases) leavingNoLease(ctx context.Context, id, target string, newTop bool, do func() error) error {
 	conf, err := lockd.Read(ls.library.definitions)
 	if err != nil {

@@ -76,9 +76,8 @@ func (m *memory) saveMemory(ctx context.Context, id, path string) error {
 
 // pastCache returns the flag that makes libvirt bypass the page cache for a file in dir, or 0. A
 // guest's RAM would evict the cached data of others, and would take longer to become durable (F14
-// of registry/internal/sharedmove/DESIGN.md). libvirt refuses such a save if the filesystem does
-// not support it, which only a filesystem with unnamed files shows in advance. In memory it gains
-// nothing.
+// of registry/internal/sharedmove/DESIGN.md). pastCache returns 0 if dir is in memory, or if a
+// test with an unnamed file shows no support by the filesystem: libvirt would refuse the save.
 func pastCache(dir string) (golibvirt.DomainSaveRestoreFlags, error) {
 	if inMemory, err := location.InMemory(dir); err != nil || inMemory {
 		return 0, err

@@ -27,8 +27,7 @@ var (
 )
 
 // saveChannels returns how many channels can write the RAM of a running domain; 0 means one
-// stream. The version of the running QEMU decides, not the version of the installed QEMU, which
-// may be newer.
+// stream. The version of the running QEMU decides; the installed QEMU may be newer.
 //
 // A file on a tmpfs gets no channels: the process of a guest with QEMU 10.0 may end there.
 func (m *memory) saveChannels(ctx context.Context, id string, past golibvirt.DomainSaveRestoreFlags) (int, error) {

@@ -64,9 +64,9 @@ func (ps *guestProcesses) openFiles(ctx context.Context, id string, paths []stri
 	return append(found, nodes...), err
 }
 
-// oneIsTrue returns nil if one of the claims is the true process's, ErrNotActive if the domain is
-// off, ErrNoProcess if no claim is, or QEMU's user is unknown, and ErrUnavailable if libvirt does
-// not answer.
+// oneIsTrue returns nil if one of the claims is by a user that the domain may run as. Otherwise it
+// returns ErrNotActive if the domain is off, ErrUnavailable if libvirt does not answer, and else
+// ErrNoProcess.
 func (ps *guestProcesses) oneIsTrue(ctx context.Context, id string, claims []process.Claim) error {
 	as := func(uid uint32) bool {
 		return slices.ContainsFunc(claims, func(p process.Claim) bool { return p.UID == uid })
@@ -92,9 +92,7 @@ func (ps *guestProcesses) oneIsTrue(ctx context.Context, id string, claims []pro
 }
 
 // openNodes lists the process's nodes for the images at these addresses, from QEMU's own block
-// graph: a libvirtd that died inside a call, and shows old chains since, does not affect the
-// answer. If /proc has the process but libvirt does not, QEMU cannot be queried, and all addresses
-// count as open for writing.
+// graph, because a libvirtd that died inside a call shows old chains afterwards.
 func (ps *guestProcesses) openNodes(ctx context.Context, id string, pid int, addresses []string) ([]hv.OpenFile, error) {
 	nodes, err := ps.calls.blockNodes(ctx, id)
 	lost := errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound)

@@ -29,7 +29,7 @@ type calls struct {
 	domains    *domains
 }
 
-// Processes reads what the kernel knows of processes; process.Dir implements it with sufficient
+// Processes reads what the kernel knows of processes. process.Dir implements it, if it has the
 // privileges.
 type Processes interface {
 	Claims(ctx context.Context, id string, images []process.Image) ([]process.Claim, error)

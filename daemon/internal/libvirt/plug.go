@@ -55,7 +55,7 @@ func (p *plug) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 }
 
 // checkLivePort refuses a disk that the running guest has no port for: libvirt would add a port to
-// the definition, which would stay without the disk.
+// the definition, and leave it there without the disk.
 func (p *plug) checkLivePort(ctx context.Context, id, disk string) error {
 	live, err := p.domains.describedXML(ctx, id, hv.Live)
 	if errors.Is(err, hv.ErrNotActive) {
@@ -192,9 +192,9 @@ func (p *plug) GrowDisk(ctx context.Context, id, target string, sizeBytes int64)
 	return err
 }
 
-// isBootClash reports whether a disk with a boot order was refused because the definition has boot
-// devices of the older kind. libvirt adds such a boot device when the last device with a boot
-// order is removed; a detached root disk could then not be attached again.
+// isBootClash reports whether a disk with a boot order was refused because the definition has
+// <boot dev> elements. libvirt adds such an element when the last device with a boot order is
+// removed; a detached root disk could then not be attached again.
 func isBootClash(err error) bool {
 	return saidText(err, "per-device boot elements cannot be used together with os/boot elements")
 }

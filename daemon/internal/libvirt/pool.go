@@ -119,9 +119,8 @@ func createVolume(ctx context.Context, s *session, poolName, name, format string
 // leaves one, the next daemon deletes it.
 const extentProbe = "volferry-extent"
 
-// RoundedBytes implements hv.Hypervisor. For a logical pool it makes and deletes a small volume,
-// since libvirt does not report extents. Other pools make a volume of the requested size, or
-// refuse.
+// RoundedBytes implements hv.Hypervisor. libvirt does not report extents, so extentBytes finds
+// their size in a logical pool. Other pools make a volume of the requested size, or refuse.
 func (ps *pools) RoundedBytes(ctx context.Context, poolName string, sizeBytes int64) (int64, error) {
 	rounded := sizeBytes
 	err := ps.changePool(ctx, poolName, func(ctx context.Context, s *session) error {
@@ -215,8 +214,9 @@ func (ps *pools) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolV
 	return <-found, nil
 }
 
-// VolumeAt finds the pool of a volume by its path. For an unknown path it first refreshes the
-// active device pools above the path: other programs make volumes too.
+// VolumeAt finds the pool of a volume by its path. If libvirt does not know the path, it first
+// refreshes the active device pools with a directory above the path: other programs make volumes
+// too.
 func (ps *pools) VolumeAt(ctx context.Context, path string) (string, error) {
 	pool, err := ps.poolOf(ctx, path)
 	if !errors.Is(err, hv.ErrNotFound) {

@@ -29,8 +29,8 @@ func (ps *pools) askPool(ctx context.Context, pool string, do func(context.Conte
 	}
 }
 
-// changePool is askPool for changing calls. If ctx has ended, it does not make them; afterwards
-// the end of ctx does not interrupt them (see modify).
+// changePool is askPool for changing calls. It begins none after the end of ctx, but the end of
+// ctx does not interrupt a call that has begun (see modify).
 func (ps *pools) changePool(ctx context.Context, pool string, do func(context.Context, *session) error) error {
 	leave, err := ps.busy.enter(ctx, "pool "+pool)
 	if err != nil {

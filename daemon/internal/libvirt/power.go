@@ -81,8 +81,8 @@ func (p *power) PowerOff(ctx context.Context, id string) error {
 	return err
 }
 
-// Shutdown implements hv.Hypervisor. By default libvirt would wait for a guest agent that may
-// hang, so it selects the ACPI method.
+// Shutdown implements hv.Hypervisor. It selects the ACPI method: by default libvirt would wait for
+// a guest agent that may hang.
 func (p *power) Shutdown(ctx context.Context, id string) error {
 	err := p.calls.change(ctx, "shut down", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainShutdownFlags(dom, golibvirt.DomainShutdownAcpiPowerBtn)

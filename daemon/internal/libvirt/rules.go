@@ -19,8 +19,8 @@ var rulesDir = "/etc/apparmor.d/libvirt"
 
 // WriteDeniedBy implements hv.Hypervisor. It reads from the kernel which profile confines the
 // process, and then libvirt's rules of that profile. libvirt (before 12.1.0) writes all rules at a
-// start, or when something is removed from the guest: with a "deny" rule for each image below
-// another. It adds rules for a job, but "deny" rules win.
+// start, or when something is removed from the guest, with a "deny" rule for writes to each image
+// below another. For a block job it adds rules that allow writes, but "deny" rules win.
 func (ps *guestProcesses) WriteDeniedBy(ctx context.Context, id, path string) (*hv.Rule, error) {
 	rule, err := ps.writeDeniedBy(ctx, strings.ToLower(id), path)
 	if err != nil {

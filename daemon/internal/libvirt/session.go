@@ -156,8 +156,8 @@ func (s *silent) has(about string) bool {
 	return s.about[about] > 0
 }
 
-// while registers a call. The call counts from the end of its caller's ctx until answered is
-// called, which the caller of while must do when libvirt has answered.
+// while registers a call. From the end of ctx, the call counts as silent until answered is called.
+// Call answered when libvirt has answered.
 func (s *silent) while(ctx context.Context, about string) (answered func()) {
 	counted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -18,8 +18,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/process"
 )
 
-// Process implements hv.Hypervisor. A process can falsely claim to be the domain; see Claims of
-// package process. If several do, the true process runs as libvirt's user for the domain.
+// Process implements hv.Hypervisor. A process can falsely claim to be the domain: see trueClaims.
 func (ps *guestProcesses) Process(ctx context.Context, id, target string) (hv.Process, error) {
 	p, err := ps.whichProcess(ctx, strings.ToLower(id), target)
 	if err != nil {
@@ -75,8 +74,8 @@ func (ps *guestProcesses) onlyProcess(ctx context.Context, id string) (pid int, 
 	return found[0].PID, about, err
 }
 
-// trueClaims returns a single claim, and of several the claims of the domain's user, if any: any
-// user could make the others.
+// trueClaims returns the claims of the domain's user, if any, because any user could make the
+// others. It returns a single claim unchecked.
 func (ps *guestProcesses) trueClaims(ctx context.Context, id string, found []process.Claim) ([]process.Claim, error) {
 	if len(found) == 1 {
 		return found, nil

@@ -12,7 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// maxTuneParams is the protocol's maximum of parameters.
+// maxTuneParams is the largest number of block I/O tuning parameters that libvirt's protocol
+// allows in one call.
 const maxTuneParams = 32
 
 // byteLimits are the limits on the bytes per second of a disk; 0 means none.
