@@ -14,8 +14,8 @@ import (
 // New returns the disk for an attachment of a volume. chain has the images of the volume, top
 // first, and at least one. The serial of the disk is the volume's id; a guest finds the first 20
 // characters of the serial under /dev/disk/by-id. slot, if not nil, has the definition of the
-// previous disk at this device: the new disk keeps its settings. It also keeps its serial, unless
-// that was the id of the previous volume.
+// previous disk at this device: the new disk gets its settings, and also its serial, unless that
+// serial was the id of the previous volume.
 func New(volumeID string, at api.DiskAttachment, shareable bool, chain []hv.Image, slot *api.SlotDefinition) hv.DiskSpec {
 	spec := hv.DiskSpec{
 		Target: at.Device, Bus: BusOf(at.Device), Serial: volumeID, Image: chain[0],
@@ -33,7 +33,7 @@ func New(volumeID string, at api.DiskAttachment, shareable bool, chain []hv.Imag
 	return spec
 }
 
-// BusOf returns the bus for a device name; it is used if no definition of the disk names a bus.
+// BusOf returns the bus of a disk with this device name, if no definition names a bus.
 func BusOf(device string) string {
 	if strings.HasPrefix(device, "sd") {
 		return "scsi"

@@ -16,8 +16,8 @@ import (
 
 const helperTimeout = 5 * time.Second
 
-// Helpers checks that each helper program answers. It does not call the helpers for QEMU programs,
-// because these run once per image.
+// Helpers checks that each helper program answers. It omits the helpers that run QEMU programs:
+// such a helper is started for each image.
 func Helpers(ctx context.Context) []api.Check {
 	const name = "helpers"
 	var out []api.Check

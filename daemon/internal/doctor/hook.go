@@ -55,7 +55,7 @@ func (d *Doctor) libvirtProcess(ctx context.Context) *hv.DaemonProcess {
 	return about.Process
 }
 
-// WatchHook stores a proof (HookProof), if any, at each connection to libvirt. It stays valid if a
+// WatchHook stores a proof, if any, at each connection to libvirt. The proof stays valid if a
 // newer hook is installed: the libvirt process runs that too.
 func (d *Doctor) WatchHook(ctx context.Context) error {
 	for e := range d.HV.Events(ctx) {

@@ -27,8 +27,8 @@ func (d *Doctor) registry(ctx context.Context) []api.Check {
 	return append([]api.Check{d.Versions(theirs), d.Clock()}, d.Uplink.ViewChecks()...)
 }
 
-// Endpoints checks each URL of the registry, if several are configured. It fails if two different
-// registry processes answer.
+// Endpoints checks each URL of the registry, if several are configured, and reports if two
+// different registry processes answer.
 func (d *Doctor) Endpoints(ctx context.Context) []api.Check {
 	const name = "registry URLs"
 	if d.Probe == nil {

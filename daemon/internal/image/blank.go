@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// blankLookBytes bounds the data that Blank reads, for example of a file filled with zeros.
+// blankLookBytes bounds the data that Blank reads, for example in a file filled with zeros.
 const blankLookBytes = 1 << 30
 
 // Blank reports whether an image file has no data: a raw file has only holes and zeros in its

@@ -110,7 +110,7 @@ func (host) fingerprint(_ context.Context, path string) (string, error) {
 	return text, noImage(err)
 }
 
-// answers returns nil: the kernel itself waits for its storage.
+// answers returns nil: for a file or device the kernel waits for the storage.
 func (host) answers(context.Context, string) error { return nil }
 
 // fence returns nil, because no unfinished write reaches a file or device after its process, or

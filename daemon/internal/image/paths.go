@@ -100,7 +100,8 @@ func (s Storage) Fold(ctx context.Context, overlay string, chain []hv.Image) err
 }
 
 // RemoveMade removes an image that Create has made, as Remove does. It also deletes an RBD image
-// once no client has it open, but only an image with this fingerprint, if not empty.
+// once no client has it open. If fingerprint is not empty, it deletes only an RBD image with this
+// fingerprint.
 func (s Storage) RemoveMade(ctx context.Context, path, fingerprint string) error {
 	return s.at(path).removeMade(ctx, path, fingerprint)
 }

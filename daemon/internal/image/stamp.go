@@ -16,7 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Stamp is metadata of an image: if a later Stamp differs, the image was written in between.
+// Stamp is metadata of an image. A later Stamp may show whether the image was written in between
+// (ChangeSince).
 type Stamp struct {
 	SizeBytes int64 `json:"size_bytes,omitempty"`
 	// ModifiedNS is when a file was last written, according to its filesystem. Changes of its

@@ -47,7 +47,7 @@ func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 	return Drift{Note: printable(what), Differs: what != "" && dom.Persistent, NoRoot: noRootIn(inst, dom)}
 }
 
-// Remark returns a note without a difference.
+// Remark returns a Drift with a note, but without a difference.
 func Remark(text string) Drift { return Drift{Note: printable(text)} }
 
 // UnderAnotherID returns the note about an instance without a domain if a domain of its name has

@@ -158,7 +158,7 @@ func listener(ctx context.Context, path string) int {
 	return pid
 }
 
-// TrialName is the name of the domain of HookRefuses.
+// TrialName is the name of HookRefuses' trial domain.
 const TrialName = "volferry-doctor-trial"
 
 // trialXML describes a domain without disks and with a nonexistent kernel: if no hook refuses its

@@ -56,8 +56,8 @@ type library struct {
 	doubtful kept
 }
 
-// newLibrary makes a library that counts all files as changed: the previous daemon may have died
-// before it synced.
+// newLibrary makes a library that counts all files of libvirt as changed: the previous daemon may
+// have died before it synced.
 func newLibrary(definitions, state string) *library {
 	l := &library{definitions: definitions, state: state, changed: keptAll, sync: syncFile, syncAll: syncFilesystem}
 	if l.definitions == "" {

@@ -232,8 +232,7 @@ func restoredXML(saved string, opts hv.RestoreOptions, clusters rbd.Clusters) (s
 }
 
 // tokenNamespace is the namespace of the element in <metadata> that shows a start token to the
-// hook: libvirt keeps the content of <metadata>, and the hook reads the whole XML. The element
-// stays in the live definition until the process ends.
+// hook: libvirt keeps the content of <metadata>, and the hook reads the whole XML.
 const tokenNamespace = "urn:volferry:pass"
 
 // setStartToken replaces the start token in a domain's metadata. libvirt would drop one of two

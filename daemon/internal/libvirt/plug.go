@@ -74,8 +74,8 @@ func keptBy(where hv.Where) kept {
 	return keptNothing
 }
 
-// explainAttach finds the reason of a refusal: libvirt has one code for several reasons, and not
-// the same for process and definition.
+// explainAttach finds the reason of a refusal: libvirt uses one code for several reasons, and
+// different codes for process and definition.
 func (p *plug) explainAttach(ctx context.Context, id string, where hv.Where, target string, err error) error {
 	if err == nil || errors.Is(err, hv.ErrUnavailable) || errors.Is(err, hv.ErrNotFound) {
 		return err

@@ -108,9 +108,9 @@ func callWithin[T any](ctx context.Context, s *session, limit time.Duration, do 
 	}
 }
 
-// watchedConn notices that a connection is lost. go-libvirt's own way (Disconnected, IsConnected)
-// is not used: its channel is replaced after the goroutine that closes it has started, so a loss
-// in between is never seen.
+// watchedConn notices that a connection is lost. It does not use go-libvirt's Disconnected: its
+// channel is replaced after the goroutine that closes it has started, so a loss in between is
+// never seen.
 type watchedConn struct {
 	net.Conn
 	once sync.Once

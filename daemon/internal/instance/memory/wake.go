@@ -170,8 +170,8 @@ func (e *Env) awake(in *PauseInput, dom *hv.Domain) (remark string, err error) {
 }
 
 // needsOperator returns the error for an instance that cannot be restored, and stays saved and
-// guarded. The error names the instance's files and two commands, because only the registry knows
-// whether the move is being completed or cancelled.
+// guarded. The error names the instance's files, and the commands for both cases: only the
+// registry knows whether the move is being completed or cancelled.
 func (in *PauseInput) needsOperator(err error) error {
 	return api.Errorf(api.CodeNeedsOperator,
 		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, ask again (`%s`; of a move that is being taken back `%s`); to give its memory up, say so to that call (--discard-memory), or remove the file first (`%s`): the instance is then restored stopped, as after a power cut",

@@ -98,8 +98,8 @@ func inState(kind string, dom *hv.Domain, name string, force bool) error {
 	return nil
 }
 
-// notGuarded refuses the start of a guarded instance, because the libvirt hook may be missing. A
-// stale guard (staleGuard) does not count.
+// notGuarded refuses the start of a guarded instance, because the libvirt hook, which would refuse
+// it, may be missing. A stale guard (staleGuard) does not count.
 func (e *Env) notGuarded(ctx context.Context, s *subject.Subject) error {
 	guards, err := e.guards.Of(s.InstanceID)
 	if err != nil {

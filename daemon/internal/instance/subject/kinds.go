@@ -31,7 +31,7 @@ var Kinds = []string{
 // It may still refuse the op.
 const StepNameAdmit = "admit"
 
-// The names of steps with outputs or ends that other code reads.
+// The names of steps that other code uses.
 const (
 	stepNameReport = "report"
 
