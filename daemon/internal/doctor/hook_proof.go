@@ -28,7 +28,7 @@ type hookProofRecord struct {
 	Why     string `json:"why"`
 }
 
-// NewHookProof returns the proof that is stored in a state directory.
+// NewHookProof returns the proof in a state directory.
 func NewHookProof(stateDir string, guards *guard.Dir) *HookProof {
 	return &HookProof{guards: guards, path: filepath.Join(stateDir, "hook-proof.json")}
 }

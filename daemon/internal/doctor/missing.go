@@ -14,7 +14,7 @@ import (
 
 // missing checks that the image of each volume attached on this host exists, and that its path
 // leads to no other device. The daemon's copy of the registry may be half a minute old, so missing
-// asks the registry before it reports a volume.
+// also asks the registry.
 func (d *Doctor) missing(ctx context.Context, attached []api.Volume) []api.Check {
 	const name = "images"
 	out := []api.Check{}

@@ -16,7 +16,7 @@ import (
 )
 
 // poolsGone reports this host's volumes in pools that libvirt no longer has. The daemon's copy of
-// the registry may be half a minute old, so poolsGone asks the registry about these volumes.
+// the registry may be half a minute old, so poolsGone also asks the registry.
 func (d *Doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Check {
 	pools, err := d.HV.Pools(ctx)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// place is a directory for a move's images. needs are the images' needs, and status is the check's
-// status if QEMU could not use the directory.
+// place is a directory for a move's images. needs are the images' requirements on its filesystem,
+// and status is the check's status if QEMU could not use the directory.
 type place struct {
 	what, dir, status string
 	needs             image.Needs

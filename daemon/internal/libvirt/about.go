@@ -81,7 +81,7 @@ func modelsInCapabilities(caps string) ([]string, error) {
 var daemonNames = []string{"libvirtd", "virtqemud"}
 
 // daemonProcess returns the process that serves the socket, nil if unknown. With socket activation
-// the kernel names systemd, so it also reads libvirt's PID files.
+// the kernel reports systemd, so it also reads libvirt's PID files.
 func (h *host) daemonProcess(ctx context.Context) *hv.DaemonProcess {
 	pids := []int{}
 	for _, path := range h.connection.sockets {

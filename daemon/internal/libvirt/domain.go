@@ -49,8 +49,8 @@ func (ds *domains) Domains(ctx context.Context) ([]hv.Domain, error) {
 	return found, nil
 }
 
-// readListed reads a domain for the list, within a time limit. It makes no call on a domain with
-// an unanswered earlier call: every such call occupies a slot of the session.
+// readListed reads a domain for the list of all domains, within a time limit. It makes no call on
+// a domain with an unanswered earlier call: every such call occupies a slot of the session.
 func (ds *domains) readListed(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, error) {
 	id := domainID(dom)
 	if s.silent.has(id) {

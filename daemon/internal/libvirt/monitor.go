@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/qmp"
 )
 
-// monitor lets the process of a domain execute a command, and decodes its result into out, if not
-// nil. libvirt passes both through unread, and marks the domain as tainted until its process ends.
-// Use it only if libvirt has no call.
+// monitor lets the process of a domain execute a QMP command, and decodes its result into out, if
+// not nil. libvirt passes both through unread, and marks the domain as tainted until its process
+// ends. Use it only if libvirt has no call.
 func (c *calls) monitor(ctx context.Context, what, id, target string, cmd qmp.Command, out any) error {
 	text, err := json.Marshal(cmd)
 	if err != nil {

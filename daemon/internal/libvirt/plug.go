@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
-// alreadyAsked is in QEMU's error for a device with an unanswered unplug request.
+// alreadyAsked is a part of QEMU's error for a device with an unanswered unplug request.
 const alreadyAsked = "in the process of unplug"
 
 func (p *plug) AttachDisk(ctx context.Context, id string, where hv.Where, disk hv.DiskSpec) error {

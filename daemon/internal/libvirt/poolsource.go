@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
-// poolSourcesIn looks up the pool sources in descriptions of a domain. It returns ErrUnavailable
-// if a pool does not answer.
+// poolSourcesIn looks up the images of the pool volumes that these descriptions of a domain name.
+// It returns ErrUnavailable if a pool does not answer.
 func (ds *domains) poolSourcesIn(ctx context.Context, docs ...string) (domainxml.PoolSources, error) {
 	known := domainxml.PoolSources{}
 	for _, doc := range docs {

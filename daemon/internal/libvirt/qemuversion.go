@@ -17,7 +17,7 @@ import (
 
 // QEMUVersion implements hv.Hypervisor. libvirt does not report the version of a process, and a
 // monitor command would taint the domain. But libvirt reports the version of the installed
-// emulator, and /proc shows whether the process was started from that very file, which an upgrade
+// emulator, and /proc shows whether the process was started from that file, which an upgrade
 // replaces.
 func (ps *guestProcesses) QEMUVersion(ctx context.Context, id string) (hv.Version, error) {
 	v, err := ps.qemuVersion(ctx, strings.ToLower(id))

@@ -20,7 +20,7 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// CheckSave makes every check of a save that needs no change. If an earlier op has saved the
+// CheckSave makes the checks of a save that change nothing. If an earlier op has saved the
 // instance, before is the instance's state before that save. Errors are typed for the runner.
 func (e *Env) CheckSave(ctx context.Context, in *PauseInput) (before SavedState, err error) {
 	if yes, err := e.wakeRequested(ctx, in); err != nil || yes {

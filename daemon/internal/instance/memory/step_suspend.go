@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckSuspend makes every check of a suspend, and the checks of the following save, that need no
-// change. If an earlier op has suspended the instance, before is its state before that suspend.
+// CheckSuspend makes the checks of a suspend, and of the following save, that change nothing. If
+// an earlier op has suspended the instance, before is its state before that suspend.
 func (e *Env) CheckSuspend(ctx context.Context, in *PauseInput) (before SavedState, err error) {
 	if yes, err := e.wakeRequested(ctx, in); err != nil || yes {
 		return before, errors.Join(err, saveTooLate(in, yes))
