@@ -11,10 +11,11 @@ import (
 )
 
 // libvirt gives a new disk the first free address of its definition, which may belong to a
-// temporarily removed disk. If there are such disks, Volferry states the address.
+// temporarily removed disk.
 
-// AllocAddress returns the new <disk> of the domain with an address that no reserved disk has.
-// mayGrow: libvirt can add a port to the domain for the disk.
+// AllocAddress adds an address to a new <disk> of the domain, if libvirt could choose the address
+// of a reserved (temporarily removed) disk. mayGrow permits an address on a new port, which
+// libvirt then adds.
 func AllocAddress(domain, disk string, reserved []string, mayGrow bool) (string, error) {
 	d, err := ParseDisk(disk, nil)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// WithBootDisk returns a domain's XML with the disk and without the boot device that libvirt
-// added.
+// WithBootDisk adds the disk to a domain's XML, and removes the boot device that libvirt added.
 func WithBootDisk(domainXML, diskXML string) (string, error) {
 	doc, disk := etree.NewDocument(), etree.NewDocument()
 	if err := doc.ReadFromString(domainXML); err != nil {
@@ -36,8 +35,8 @@ func WithBootDisk(domainXML, diskXML string) (string, error) {
 	return text, nil
 }
 
-// dropOwnBoot removes the boot device that libvirt added to a definition, because it excludes boot
-// orders of devices. It refuses a definition with the owner's boot devices, or without any.
+// dropOwnBoot removes the <boot dev='hd'/> that libvirt added to a definition: with it libvirt
+// refuses a boot order of a device. It refuses a definition with other boot devices, or with none.
 func dropOwnBoot(domain *etree.Element) error {
 	boots := domain.FindElements("os/boot")
 	if len(boots) != 1 || boots[0].SelectAttrValue("dev", "") != "hd" {

@@ -98,9 +98,9 @@ func backingElement(layers []hv.Image, clusters rbd.Clusters) *etree.Element {
 	return el
 }
 
-// setSource makes a <source> name img. It removes index, which numbers the old image. Attributes
-// and children such as startupPolicy and <seclabel> stay: they define how to open an image, not
-// which.
+// setSource makes a <source> name img. It removes the attribute index, which numbers the old
+// image. Attributes and children such as startupPolicy and <seclabel> stay, since they do not
+// identify an image.
 func setSource(source *etree.Element, img hv.Image, clusters rbd.Clusters) {
 	for _, attr := range []string{"file", "dev", "pool", "volume", "index", "protocol", "name", "tls"} {
 		source.RemoveAttr(attr)

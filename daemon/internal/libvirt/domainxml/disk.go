@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// DiskXML returns the <disk> for a spec. clusters are the host's.
+// DiskXML returns the <disk> for a spec. clusters are the Ceph clusters of this host.
 func DiskXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	doc, err := spec.Definition, error(nil)
 	switch {
@@ -32,8 +32,8 @@ func DiskXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	return doc, err
 }
 
-// slotXML puts another image into the slot of a disk. It edits text, which keeps elements unknown
-// to Go types.
+// slotXML returns the <disk> of a slot with another image. It edits the XML as text, because the
+// types of libvirtxml lose elements that they do not know.
 func slotXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	if err := checkShared(spec); err != nil {
 		return "", err
@@ -127,7 +127,8 @@ func newDiskXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	return withChain(text, spec.Chain(), clusters)
 }
 
-// checkShared refuses a shareable image that is not raw, before libvirt does at the start.
+// checkShared refuses a shareable image that is not raw: libvirt would refuse it when the guest
+// starts.
 func checkShared(spec hv.DiskSpec) error {
 	if spec.Shareable && spec.Image.Format != "raw" {
 		return fmt.Errorf("%w: a %s image cannot be shared", hv.ErrUnsupported, spec.Image.Format)

@@ -21,7 +21,7 @@ const (
 	noTLS         = "no"  // libvirt adds it if no TLS was requested
 )
 
-// nbdProtocol has the exports of NBD servers.
+// nbdProtocol is the protocol of exports of NBD servers.
 type nbdProtocol struct{}
 
 func (nbdProtocol) check(address string, _ rbd.Clusters) error {

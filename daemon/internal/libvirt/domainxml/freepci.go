@@ -103,11 +103,9 @@ func CheckPort(live, disk string) error {
 	return fmt.Errorf("%w: the guest has no free PCI Express port; add ports to the definition (<controller type='pci' model='pcie-root-port'/>), which the guest has from its next start, or shut it down and attach then", hv.ErrUnsupported)
 }
 
-// freePCI chooses the PCI address of a new disk, which no disk in away has. If no disk in away has
-// a PCI address it returns nil: libvirt chooses.
-//
-// If a PCI Express machine has no free port, freePCI chooses the next port, and libvirt adds it.
-// No other kind of bus is added: the bus itself would take a slot of bus 0.
+// freePCI chooses a PCI address for a new disk that no temporarily removed disk (away) has. If
+// none of these has a PCI address it returns nil: libvirt chooses. If a PCI Express machine has no
+// free port, freePCI chooses the next port, and libvirt adds it.
 func freePCI(domain string, away []hv.Disk, mayGrow bool) (*etree.Element, error) {
 	if !slices.ContainsFunc(away, func(d hv.Disk) bool { return strings.HasPrefix(d.Address, "pci:") }) {
 		return nil, nil //nolint:nilnil // there is nothing to choose

@@ -16,8 +16,9 @@ import (
 // first unit of the first controller, sdh of the second.
 const scsiUnits = 7
 
-// freeSCSI chooses the address of a new SCSI disk, which no disk in away has. It returns nil if
-// libvirt's choice, the address that belongs to the disk's name, is free.
+// freeSCSI chooses an address for a new SCSI disk that no disk of the domain and no temporarily
+// removed disk (away) has. It returns nil if libvirt's choice, the address that belongs to the
+// disk's name, is free.
 func freeSCSI(domain string, away []hv.Disk, target string) (*etree.Element, error) {
 	n, ok := diskNumber(target)
 	if !ok {

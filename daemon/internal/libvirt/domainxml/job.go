@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// SnapshotXML describes a snapshot of one disk. It names every disk, or the others would get an
-// overlay too.
+// SnapshotXML describes a snapshot of one disk. It excludes each other disk by name: libvirt would
+// otherwise give that disk an overlay too.
 func SnapshotXML(disks []hv.Disk, target string, overlay hv.Image) (string, error) {
 	source, err := sourceOf(overlay, nil)
 	if err != nil {

@@ -20,8 +20,8 @@ type LocalDefinition struct {
 	NVRAM string
 }
 
-// Localize adapts a definition from another host to this host, with these disks and id. It refuses
-// a definition that depends on the other host.
+// Localize adapts a definition of the domain with this id, from another host, to this host and
+// these disks. It refuses a definition that depends on the other host.
 func Localize(id string, def hv.DomainDefinition, disks []hv.DiskSpec, clusters rbd.Clusters) (*LocalDefinition, error) {
 	doc, err := ParseDoc(def.Domain)
 	if err != nil {
@@ -57,7 +57,7 @@ func Localize(id string, def hv.DomainDefinition, disks []hv.DiskSpec, clusters 
 }
 
 // CheckDefined compares libvirt's dump of the new definition with the checked definition: the dump
-// must depend on nothing of this host, and name the same images.
+// must pass CheckPortable, and name the same images.
 func (n *LocalDefinition) CheckDefined(dump string) error {
 	got, err := ParseDoc(dump)
 	if err != nil {
@@ -97,9 +97,10 @@ func imagesIn(domain *etree.Element) []string {
 	return images
 }
 
-// setDisks replaces all disks except the drives, and puts the new disks before the drives. If two
-// disks have one address, libvirt chooses another for the second. The guest has never seen the
-// second disk there: it was attached without a root disk, when the guest could not start.
+// setDisks replaces all disks except the drives (CD-ROM, floppy), and puts the new disks before
+// the drives. If two disks have one address, it removes the address of the second, and libvirt
+// chooses another. The guest has never seen that disk: it was attached while the guest had no root
+// disk and could not start.
 func setDisks(domain *etree.Element, specs []hv.DiskSpec, clusters rbd.Clusters) error {
 	devices := domain.SelectElement("devices")
 	if devices == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// A protocol reads and writes the <source> of the images at one kind of address.
+// A protocol reads and writes the <source> of images with one kind of address (NBD or RBD).
 type protocol interface {
 	// check refuses an address that no <source> can express.
 	check(address string, clusters rbd.Clusters) error

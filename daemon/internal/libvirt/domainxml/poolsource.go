@@ -18,8 +18,8 @@ type PoolSource struct{ Pool, Volume string }
 // such volume, or the volume is no file or device of this host.
 type PoolSources map[PoolSource]hv.Image
 
-// OfPool returns the pool and volume of a source; false if it names none, or has a mode: then only
-// QEMU reaches the volume, without a path.
+// OfPool returns the pool and volume of a source. It returns false if the source has none, or has
+// a mode: then QEMU reaches the volume without a path.
 func OfPool(src *libvirtxml.DomainDiskSource) (PoolSource, bool) {
 	if src == nil || src.Volume == nil || src.Volume.Mode != "" {
 		return PoolSource{}, false

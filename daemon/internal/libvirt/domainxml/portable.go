@@ -18,7 +18,8 @@ import (
 // everything that a definition may contain is listed, and all else is refused. The same check runs
 // where a definition is read, so that every stored definition can be used.
 
-// domainParts are the host-independent parts of a definition. Only the owner uses <metadata>.
+// domainParts are the host-independent parts of a definition. The content of <metadata> is not
+// checked, because libvirt does not use it.
 var domainParts = []string{
 	"name", "uuid", "genid", "title", "description", "metadata",
 	"maxMemory", "memory", "currentMemory", "memoryBacking", "vcpu", "vcpus", "iothreads", "iothreadids",
@@ -58,8 +59,8 @@ var deviceTypes = map[string][]string{
 // another guest's.
 var consoleTypes = []string{"pty", "null", "spicevmc", "qemu-vdagent", "unix"}
 
-// privateElements depend on their host wherever they are: programs that libvirt runs, state that
-// it keeps elsewhere, sockets of other listeners.
+// privateElements are refused anywhere in a definition, because they depend on the host: programs
+// that libvirt runs, secrets that libvirt keeps, sockets of other programs.
 var privateElements = []string{"script", "downscript", "vhostuser", "reservations", "secret", "auth", "encryption"}
 
 type pathRule struct {
@@ -81,8 +82,8 @@ var pathRules = []pathRule{
 	{place: "resource/partition", exact: []string{"/machine"}},
 }
 
-// pathAttributes hold a path, which may be relative: libvirt's schema permits that, and libvirtd,
-// which removes and makes sockets as root, runs in the root directory.
+// pathAttributes hold a path even without a leading slash: libvirt's schema permits relative
+// paths, and libvirtd, which removes and makes sockets as root, runs in the root directory.
 var pathAttributes = []string{"@path", "@file", "@socket", "@logFile"}
 
 func isPath(place, value string) bool {
@@ -152,7 +153,7 @@ func checkDevices(devices *etree.Element) error {
 }
 
 // checkDisk checks a disk without its images, which are replaced wherever the definition is used.
-// A drive must be empty: it is used unchanged.
+// A CD-ROM or floppy drive must be empty: it is used unchanged.
 func checkDisk(disk *etree.Element) error {
 	if isDrive(disk) {
 		return checkDrive(disk)
@@ -208,7 +209,7 @@ func checkRNG(rng *etree.Element) error {
 	return checkElement(rng, "devices/rng")
 }
 
-// checkSecLabel lets no definition choose how a domain is confined on another host.
+// checkSecLabel refuses a <seclabel> that chooses how a domain is confined on another host.
 func checkSecLabel(label *etree.Element) error {
 	if label.SelectAttrValue("type", "dynamic") != "dynamic" || label.SelectAttrValue("relabel", "yes") != "yes" ||
 		len(label.ChildElements()) > 0 {

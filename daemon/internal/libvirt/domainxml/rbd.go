@@ -20,10 +20,10 @@ const (
 	secretCeph = "ceph"
 )
 
-// PortCeph is the default port of a monitor.
+// PortCeph is the default port of a Ceph monitor.
 const PortCeph = "6789"
 
-// rbdProtocol has the RBD images of the configured clusters.
+// rbdProtocol is the protocol of RBD images of the configured clusters.
 type rbdProtocol struct{}
 
 func (rbdProtocol) check(address string, clusters rbd.Clusters) error {
@@ -34,9 +34,9 @@ func (rbdProtocol) check(address string, clusters rbd.Clusters) error {
 	return err
 }
 
-// address requires the monitors, the user and the secret of exactly one configured cluster, and
-// nothing else (a snapshot, a configuration file, encryption). The source may be all of the image
-// or its beginning.
+// address returns "" unless the source has the monitors, the user and the secret of a configured
+// cluster, and no other setting (a snapshot, a configuration file, encryption). The source may be
+// all of the image or its beginning.
 func (r rbdProtocol) address(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 	pool, name, _ := strings.Cut(src.Network.Name, "/")
 	for _, id := range clusters.IDs() {
@@ -113,7 +113,7 @@ func moveAuth(x *libvirtxml.DomainDisk) {
 	x.Source.Network.Auth, x.Auth = x.Auth, nil
 }
 
-// has ignores monitors, user and secret: address checks these.
+// has does not compare monitors, user and secret: the method address does.
 func (rbdProtocol) has(source *etree.Element) bool {
 	if source.SelectAttrValue("protocol", "") != medium.ProtocolRBD || source.SelectAttrValue("tls", noTLS) != noTLS {
 		return false

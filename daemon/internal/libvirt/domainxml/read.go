@@ -22,8 +22,8 @@ type Domain struct {
 	Disks     []hv.Disk
 }
 
-// ParseDomain parses the XML of a domain. A disk with a pool volume that known lacks has an image
-// of type volume. An RBD image of a cluster that clusters lacks has no address.
+// ParseDomain parses the XML of a domain. If known lacks a disk's pool volume, the image has type
+// volume and no path. If clusters lacks the cluster of an RBD image, the image has no path.
 func ParseDomain(doc string, known PoolSources, clusters rbd.Clusters) (*Domain, error) {
 	var dom libvirtxml.Domain
 	if err := dom.Unmarshal(doc); err != nil {
@@ -116,8 +116,8 @@ func addLayer(d *hv.Disk, src *libvirtxml.DomainDiskSource, format string, clust
 	return true
 }
 
-// addBacking adds the layers of the chain. An empty <backingStore/> is its end; without it libvirt
-// would probe the image.
+// addBacking adds the layers below the top. An empty <backingStore/> ends the chain; without it
+// libvirt would probe the last image.
 func addBacking(d *hv.Disk, b *libvirtxml.DomainDiskBackingStore, clusters rbd.Clusters) {
 	for ; b != nil; b = b.BackingStore {
 		if !addLayer(d, b.Source, formatOf(b.Format), clusters) {

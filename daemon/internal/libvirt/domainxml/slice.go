@@ -9,7 +9,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// storageSlice is libvirt's type of a slice of a source's file or device, below its format.
+// storageSlice is libvirt's type of a slice of the file or device itself, below the image's
+// format.
 const storageSlice = "storage"
 
 func slicesOf(img hv.Image) *libvirtxml.DomainDiskSlices {
@@ -19,7 +20,7 @@ func slicesOf(img hv.Image) *libvirtxml.DomainDiskSlices {
 	return &libvirtxml.DomainDiskSlices{Slices: []libvirtxml.DomainDiskSlice{{Type: storageSlice, Size: uint(img.SliceBytes)}}}
 }
 
-// sliceOf returns the size of a source's slice, 0 without one or if hv.Image cannot express it.
+// sliceOf returns the size of a source's slice, 0 if there is none or hv.Image cannot express it.
 func sliceOf(src *libvirtxml.DomainDiskSource, format string) int64 {
 	if src.Slices == nil || len(src.Slices.Slices) != 1 || format != "raw" {
 		return 0

@@ -15,10 +15,11 @@ import (
 // every other setting is reported by name. Another image changes nothing else in a <disk>.
 
 // sourceAttributes are permitted in the <source> of a disk: they identify the image, or permit a
-// start without it.
+// start without the image.
 var sourceAttributes = []string{"file", "dev", "pool", "volume", "index", "startupPolicy"}
 
-// uncarried names a setting of a <disk> that would be lost with its images, or "".
+// uncarried names a setting of a <disk> that would be lost if the disk's images were replaced, or
+// "".
 func uncarried(disk *etree.Element) string {
 	for _, tag := range []string{"encryption", "auth"} { // older libvirt had them here
 		for _, el := range disk.SelectElements(tag) {
@@ -51,8 +52,8 @@ func uncarriedIn(source *etree.Element) string {
 	return ""
 }
 
-// keepsOwner reports whether an element is the <seclabel> that tells libvirt not to change the
-// image's owner and label. A <seclabel> with its own label is different.
+// keepsOwner reports whether an element is a <seclabel> without a label, which tells libvirt not
+// to change the image's owner and label.
 func keepsOwner(el *etree.Element) bool {
 	return el.FullTag() == "seclabel" && el.SelectAttrValue("relabel", "") == "no" && len(el.ChildElements()) == 0
 }
@@ -78,8 +79,9 @@ func peculiarTo(x *libvirtxml.DomainDisk) (lost, setting string) {
 	return uncarried(doc.Root()), setting
 }
 
-// isPlain reports whether the sources of a disk have only paths. It accepts sources other than
-// files, devices, pool volumes and exports: they belong to no volume.
+// isPlain reports whether the sources of a disk have only paths. It checks files, devices, pool
+// volumes and NBD exports. An RBD image with other settings has no address, and no volume has
+// another kind of source.
 func isPlain(x *libvirtxml.DomainDisk) bool {
 	if x.Encryption != nil || x.Auth != nil || !isPlainSource(x.Source) {
 		return false

@@ -31,7 +31,7 @@ type Settings struct {
 	files, volumes, luns string
 }
 
-// Read reads the settings that belong to a directory of definitions.
+// Read reads qemu.conf and qemu-lockd.conf in the parent of the directory of definitions.
 func Read(definitions string) (Settings, error) {
 	qemu, err := qemuconf.Read(qemuconf.Path(definitions))
 	if err != nil {
@@ -57,8 +57,8 @@ func Read(definitions string) (Settings, error) {
 // Used reports whether libvirt locks images with lockd.
 func (c Settings) Used() bool { return c.manager == lockLockd }
 
-// Unswitchable returns why libvirt would not resume a guest with its disk on one of these images.
-// It is empty if a running guest may be switched to them.
+// Unswitchable returns why libvirt would not resume a suspended guest after a switch of its disk
+// to one of these images. It is empty if a running guest may be switched to them.
 func (c Settings) Unswitchable(images ...string) string {
 	switch {
 	case c.manager == "":
@@ -91,10 +91,10 @@ func (c Settings) LeaseOf(disk *hv.Disk) *Lease {
 	return l
 }
 
-// Needless lists the leases of a disk's images, before and after a change, that the domain does
-// not need after the change. A suspended guest needs no lease of its top image. But that lease is
-// listed only if the change has put the image there (newTop). Otherwise libvirt has dropped it at
-// the suspend, and a lease means that the guest was resumed meanwhile.
+// Needless lists the leases of images that a disk has before or after a change, if the domain does
+// not need them after the change. libvirt drops the lease of the top image when it suspends the
+// guest. So a lease of an unchanged top image is not listed: it means that the guest was resumed
+// meanwhile. A new top image (newTop) has a needless lease while the guest is suspended.
 func (c Settings) Needless(before, after *hv.Domain, target string, newTop bool) []Lease {
 	now := after.LiveDisk(target)
 	if now == nil {

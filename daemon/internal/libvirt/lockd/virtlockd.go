@@ -18,8 +18,8 @@ import (
 
 // Virtlockd is a connection to libvirt's lock daemon, registered for one process of a domain. The
 // protocol of libvirt's src/locking/lock_protocol.x is stable, because libvirtd and virtlockd of
-// different versions use it. libvirtd also makes such a connection each time it takes or drops the
-// leases of a domain. Closing it drops no lease: only the end of QEMU's own connection does.
+// different versions use it. Closing the connection drops no lease: only the end of QEMU's own
+// connection does.
 type Virtlockd struct {
 	conn   net.Conn
 	serial uint32
@@ -42,7 +42,7 @@ const (
 // virtlockdTimeout bounds the conversation with virtlockd: a guest is suspended meanwhile.
 const virtlockdTimeout = 5 * time.Second
 
-// Lease is a lease of a domain, with libvirtd's names for it at virtlockd.
+// Lease is a lease of a domain, by the names that libvirtd uses at virtlockd.
 type Lease struct {
 	Lockspace, Name    string
 	Shared, AutoCreate bool

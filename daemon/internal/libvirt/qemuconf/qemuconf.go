@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// Path returns the path of the settings. The file is in the parent of the directory of
-// definitions.
+// Path returns the path of qemu.conf, in the parent of the directory of definitions.
 func Path(definitions string) string {
 	return filepath.Join(filepath.Dir(definitions), "qemu.conf")
 }
@@ -22,7 +21,7 @@ func Path(definitions string) string {
 // by default).
 func GivesImages(conf string) (bool, error) { return setting(conf, "dynamic_ownership") }
 
-// RemembersOwners reports whether libvirt restores the previous owner of an image afterwards
+// RemembersOwners reports whether libvirt restores the previous owner of an image after its use
 // (remember_owner, on by default).
 func RemembersOwners(conf string) (bool, error) { return setting(conf, "remember_owner") }
 
@@ -34,11 +33,11 @@ func setting(conf, name string) (bool, error) {
 // Values are the values of a file of settings by name, without quotes.
 type Values map[string]string
 
-// On returns the value of a switch, or the value otherwise if the file does not have the switch.
-func (v Values) On(name string, otherwise bool) bool {
+// On reports whether a switch is on. If the file does not have the switch, it returns byDefault.
+func (v Values) On(name string, byDefault bool) bool {
 	value, set := v[name]
 	if !set {
-		return otherwise
+		return byDefault
 	}
 	return value != "0"
 }

@@ -11,7 +11,7 @@ type Command struct {
 	Arguments any    `json:"arguments,omitempty"`
 }
 
-// RefusedError is a process's refusal of a command: it understood the command, and did nothing.
+// RefusedError is QEMU's refusal of a command: it understood the command, and did nothing.
 type RefusedError struct {
 	Execute string `json:"-"`
 	Class   string `json:"class"`
@@ -20,8 +20,8 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return "QEMU refuses " + e.Execute + ": " + e.Desc }
 
-// Decode decodes the result in the answer to the command into out, if not nil. It returns a
-// RefusedError if the answer is one.
+// Decode decodes the result in the answer to the command into out, unless out is nil. It returns a
+// RefusedError if QEMU refused the command.
 func (c Command) Decode(answer string, out any) error {
 	var reply struct {
 		Return json.RawMessage `json:"return"`

@@ -23,21 +23,21 @@ type Node struct {
 	DirtyBitmaps []Bitmap `json:"dirty-bitmaps"`
 }
 
-// driverRaw is the driver of the format node that libvirt before 9.10 puts over the node of an
-// image at an address.
+// driverRaw is the driver of the format node that libvirt before 9.10 puts over the node of a
+// network image.
 const driverRaw = "raw"
 
 // addressOf has, by the protocol of an address, the function that returns the address of a node's
-// image, or "". QEMU's driver of the node has the name of the protocol.
+// image, or "". QEMU's driver has the name of the protocol.
 var addressOf = map[string]func(*Node, rbd.Clusters) string{
 	medium.ProtocolNBD: (*Node).export,
 	medium.ProtocolRBD: (*Node).image,
 }
 
-// NodesAt finds the nodes with their own connection to an address. Whether such a node may write
-// depends on the format node over it, if any: libvirt opens the lower node with all permissions
-// that a format node could need. So each read-only format node offsets one writable node. It
-// returns an error if it does not know how QEMU names the nodes of such an address.
+// NodesAt finds the nodes with their own connection to an address, and reports whether QEMU may
+// write through one of them. libvirt opens such a node with all permissions that a format node
+// over it could need. So each read-only format node offsets one writable node. NodesAt returns an
+// error for an unknown protocol.
 func NodesAt(nodes []Node, address string, clusters rbd.Clusters) (names []string, writable bool, err error) {
 	if addressOf[medium.Of(address).Protocol] == nil {
 		return nil, false, fmt.Errorf("look for %s in QEMU's block graph: its nodes are unknown", address)
@@ -62,8 +62,7 @@ func NodesAt(nodes []Node, address string, clusters rbd.Clusters) (names []strin
 	return names, writable || writers > 0, nil
 }
 
-// address returns the location path of the network image of a node, or of the node below it, or
-// "".
+// address returns the address of the network image of a node, or of the node below it, or "".
 func (n *Node) address(clusters rbd.Clusters) string {
 	if read := addressOf[n.Driver]; read != nil {
 		return read(n, clusters)
@@ -111,8 +110,8 @@ func (n *Node) export(rbd.Clusters) string {
 	return export.URI()
 }
 
-// exportIn returns the address of the NBD export in a node's options, which QEMU writes instead of
-// an address for a node that is the beginning of an export.
+// exportIn returns the address of the NBD export in a node's options. QEMU writes options instead
+// of an address for a node that has only the beginning of an export.
 func exportIn(options []byte) string {
 	var named struct {
 		Driver string `json:"driver"`
@@ -134,12 +133,12 @@ func exportIn(options []byte) string {
 	return export.URI()
 }
 
-// optionsPrefix begins a file name of a node that QEMU writes as options, since no address can
-// express the node.
+// optionsPrefix begins the file name of a node that no address can express: QEMU writes options
+// instead.
 const optionsPrefix = "json:"
 
 // image returns the address of the RBD image in QEMU's file name of a node. The monitors identify
-// its cluster: no monitor belongs to two clusters.
+// the cluster: no monitor belongs to two clusters.
 func (n *Node) image(clusters rbd.Clusters) string {
 	options, is := strings.CutPrefix(n.File, optionsPrefix)
 	var named map[string]any
@@ -165,8 +164,8 @@ func (n *Node) image(clusters rbd.Clusters) string {
 	}
 }
 
-// Path returns the file or device below a format node, or "": for an image that is opened with a
-// key, QEMU writes options instead.
+// Path returns the file or device below a format node, or "" if QEMU writes no file name, as for
+// an image that is opened with a key.
 func (n *Node) Path() string {
 	options, is := strings.CutPrefix(n.File, optionsPrefix)
 	if !is {
