@@ -17,8 +17,9 @@ import (
 // libvirt.
 const maxBacking = 200
 
-// leansOn reports whether an image below the disk's stated chain is this place, according to the
-// images' headers. If the definition states the end of the chain, there is no such image.
+// leansOn reports whether this place is a backing image of the disk that the images' headers name,
+// and the definition does not. If the definition states the end of the chain, there is no such
+// image.
 func (p Place) leansOn(d *hv.Disk) (bool, error) {
 	return walkHeaders(d, func(image string) (bool, error) {
 		_, err := Identify(image)
@@ -26,9 +27,9 @@ func (p Place) leansOn(d *hv.Disk) (bool, error) {
 	}, p.Is)
 }
 
-// Beneath returns the paths of the images below a disk's stated chain, according to the images'
-// headers. If the definition states the end of the chain, there are none. At an absent image the
-// list ends.
+// Beneath returns the paths of a disk's backing images that the images' headers name, and the
+// definition does not. If the definition states the end of the chain, there are none. The list
+// ends at an absent image.
 func Beneath(d *hv.Disk) (paths []string, err error) {
 	_, err = walkHeaders(d, func(image string) (bool, error) {
 		_, err := Stat(image)
@@ -43,11 +44,11 @@ func Beneath(d *hv.Disk) (paths []string, err error) {
 	return paths, err
 }
 
-// walkHeaders follows a chain by headers from the end of the disk's definition, and calls found
-// for each image. It returns true as soon as found does, and false at the end of the chain or if
-// there returns false. It reads only images with the stated format qcow2, because a guest can
-// write anything into a raw image.
-func walkHeaders(d *hv.Disk, there, found func(path string) (bool, error)) (bool, error) {
+// walkHeaders follows a chain by headers from the last image of the disk's definition, and calls
+// visit for each image below. It returns true as soon as visit does, and false at the end of the
+// chain or if exists returns false for an image. It reads no image with another stated format than
+// qcow2: a guest can write anything into a raw image.
+func walkHeaders(d *hv.Disk, exists, visit func(path string) (bool, error)) (bool, error) {
 	if d.Terminated || len(d.Chain) == 0 {
 		return false, nil
 	}
@@ -56,7 +57,7 @@ func walkHeaders(d *hv.Disk, there, found func(path string) (bool, error)) (bool
 		if img.Format != string(api.FormatQcow2) || img.Path == "" {
 			return false, nil
 		}
-		if ok, err := there(img.Path); !ok || err != nil {
+		if ok, err := exists(img.Path); !ok || err != nil {
 			return false, err
 		}
 		backing, format, err := qemuimg.ReadBacking(img.Path)
@@ -68,7 +69,7 @@ func walkHeaders(d *hv.Disk, there, found func(path string) (bool, error)) (bool
 		}
 		var next hv.Image
 		for _, path := range backingPaths(img.Path, backing) {
-			is, err := found(path)
+			is, err := visit(path)
 			if err != nil || is {
 				return is, err
 			}
@@ -81,13 +82,13 @@ func walkHeaders(d *hv.Disk, there, found func(path string) (bool, error)) (bool
 	return false, fmt.Errorf("the chain of %s does not end", d.Top().Path)
 }
 
-// unlessElsewhere returns why, or nil if the image cannot be this place: the image is absent, or
-// on a network filesystem without this place.
-func (p Place) unlessElsewhere(path string, why error) error {
-	if isAbsent(why) || p.cannotBeOn(path) {
+// unlessElsewhere returns err, or nil if the image at path cannot be this place: the image is
+// absent, or on a network filesystem without this place.
+func (p Place) unlessElsewhere(path string, err error) error {
+	if isAbsent(err) || p.cannotBeOn(path) {
 		return nil
 	}
-	return why
+	return err
 }
 
 // backingPaths returns the paths of this host in an image's backing file string, which is a path

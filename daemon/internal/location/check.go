@@ -44,8 +44,8 @@ func checkText(path string) error {
 }
 
 // checkPlaced refuses a path in one of Volferry's own directories, and paths that CheckPlace or
-// CheckOpen refuses. For a link in a pool the error names the link, not a way to permit its
-// target.
+// CheckOpen refuses. If CheckOpen refuses a link, the error names the link, and does not explain
+// how to permit the link's target.
 func (r Rules) checkPlaced(ctx context.Context, path string) error {
 	if err := r.checkNotOwn(path); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (r Rules) checkNotOwn(path string) error {
 }
 
 // CheckPlaces makes the checks of checkPlaced for the image at a location and for its base images:
-// a header could name any file of the host.
+// the header of an image could name any file of the host.
 func (r Rules) CheckPlaces(ctx context.Context, l api.Location) error {
 	if err := r.checkPlaced(ctx, l.Path); err != nil {
 		return err
@@ -91,11 +91,9 @@ func (r Rules) checkBases(ctx context.Context, l api.Location) error {
 	return nil
 }
 
-// CheckLocation refuses a location that no volume of this host may have. The registry, another
-// host or a caller gives the location. In a pool, CheckLocation calls CheckPool and CheckOpen, and
-// refuses Volferry's own directories; outside of pools it calls CheckPath. It checks the base
-// images as CheckPlaces does. verdict begins the message of CheckPool, as in "cannot attach volume
-// x". Errors are *api.Error or the hypervisor's.
+// CheckLocation refuses a location that no volume of this host may have. It checks the pool
+// (CheckPool) or the path (CheckPath), and the base images. verdict begins the message of
+// CheckPool, as in "cannot attach volume x". Errors are *api.Error or the hypervisor's.
 func (r Rules) CheckLocation(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
 	check := r.CheckPath
 	if l.Pool != "" {

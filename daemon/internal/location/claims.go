@@ -18,7 +18,7 @@ import (
 
 // Claims knows which images of this host are taken: the images of volumes, the reserved
 // destinations of migrations, and Volferry's own files. It compares images instead of paths, which
-// the registry cannot do. It is safe for concurrent use. A host has one.
+// the registry cannot do. It is safe for concurrent use.
 type Claims struct {
 	Site  Site
 	Pools func(ctx context.Context) ([]hv.PoolInfo, error)
@@ -33,8 +33,8 @@ type Claims struct {
 	mu sync.Mutex
 }
 
-// Site has the registry's calls that Claims needs. A list may exceed a host's memory, so its
-// elements are visited. If one element cannot be read, the whole visit fails.
+// Site has the registry's calls that Claims needs. A list may exceed a host's memory, so each
+// element is passed to a callback. If one element cannot be read, the call fails.
 type Site interface {
 	EachVolume(ctx context.Context, do func(*api.Volume) error) error
 	EachOpenMigration(ctx context.Context, do func(*api.Migration) error) error
@@ -61,10 +61,10 @@ type Self struct {
 	VolumeID, MigrationID string
 }
 
-// Take calls then if the image at path is free. No other caller can take an image meanwhile. If
-// two callers take one image by two names, the second is refused, provided that then registers the
-// image before it returns.
-func (c *Claims) Take(ctx context.Context, path string, self Self, then func() error) (h Holder, err error) {
+// Take calls register if the image at path is free. No other caller can take an image meanwhile.
+// If two callers take one image by two names, the second is refused, provided that register has
+// stored the first at the registry.
+func (c *Claims) Take(ctx context.Context, path string, self Self, register func() error) (h Holder, err error) {
 	err = c.Exclusive(func() error {
 		look, err := c.Look(ctx)
 		if err != nil {
@@ -73,7 +73,7 @@ func (c *Claims) Take(ctx context.Context, path string, self Self, then func() e
 		if h, err = look.Holder(path, self); err != nil || h.Words != "" {
 			return err
 		}
-		return then()
+		return register()
 	})
 	return h, err
 }
@@ -85,7 +85,7 @@ func (c *Claims) Exclusive(do func() error) error {
 	return do()
 }
 
-// Look has the images of this host that registry and hypervisor had in use at one moment.
+// Look has the images of this host that were taken at one moment.
 type Look struct {
 	volumes []heldVolume
 	moves   []openMove
@@ -105,7 +105,8 @@ type openMove struct {
 
 type moveEnd struct{ what, path string }
 
-// Look asks registry and hypervisor which images are taken. It returns their errors.
+// Look asks the registry which images are taken, and the hypervisor for its pools. It returns
+// their errors.
 func (c *Claims) Look(ctx context.Context) (*Look, error) {
 	pools, err := c.Pools(ctx)
 	if err != nil {
@@ -200,12 +201,12 @@ func (l *Look) bases(yield func(claim) bool) {
 	}
 }
 
-// ErrCannotTell means that it is unknown whether an image is free. The image may not be taken.
+// ErrCannotTell means that it is unknown whether an image is free. The image must not be taken.
 var ErrCannotTell = errors.New("nobody can tell whose image it is")
 
-// Holder returns the owner of the image at path, or ErrCannotTell. If a taken image only shares
-// bytes with it, the Holder has only Words. The base images of a linked clone count as taken, even
-// for the clone's owner, because other clones may use them too.
+// Holder returns the owner of the image at path, or ErrCannotTell. If the image only shares bytes
+// with a taken image, the Holder has only Words. A base image of a linked clone counts as taken
+// even if self is the clone, because other clones may use the base image too.
 func (l *Look) Holder(path string, self Self) (Holder, error) {
 	return l.holder(path, self, l.images, l.bases)
 }
@@ -264,9 +265,9 @@ func (l *Look) holder(path string, self Self, claims ...iter.Seq[claim]) (Holder
 	return Holder{}, nil
 }
 
-// pathHere returns the path on this host of a location of a host. here is false if this host has
-// other bytes there. Two hosts have the same bytes only in a pool that both see, which may have
-// another mount point here.
+// pathHere returns this host's path of the image at a location of the given host. here is false if
+// this host has other bytes there. Two hosts have the same bytes only in a shared pool, which may
+// have another path here.
 func (c *Claims) pathHere(host string, l api.Location, pools []hv.PoolInfo) (path string, here bool) {
 	if l.Pool != "" {
 		i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == l.Pool })

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Connector connects the devices of targets' volumes to this host.
+// Connector connects the volumes of storage targets to this host.
 type Connector interface {
 	Connectable(ctx context.Context, path string) (bool, error)
 	ConnectDevice(ctx context.Context, path string) error
@@ -42,8 +42,8 @@ func Connect(ctx context.Context, c Connector, path, verdict string) error {
 	return err
 }
 
-// Disconnect undoes Connect. The caller knows that nothing on this host needs the device any more.
-// If the device stays connected, which is harmless, Disconnect only logs that.
+// Disconnect undoes Connect. Call it only when nothing on this host needs the device any more. It
+// only logs a failure, because a device that stays connected is harmless.
 func Disconnect(ctx context.Context, c Connector, path string) error {
 	if !mayConnect(path) {
 		return nil

@@ -95,8 +95,8 @@ func attribute(dir, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// loopOf identifies a loop device by its file and the part of the file that it shows. Another file
-// may be at the file's path by now.
+// loopOf identifies a loop device by its file's path and Fingerprint, since another file may be at
+// the path by now, and by the part of the file that the device shows.
 func loopOf(dir, file string) string {
 	text := "loop " + file
 	if fingerprint, err := Fingerprint(file); err == nil {
@@ -128,8 +128,8 @@ func partitionOf(dir, number string) string {
 
 var numbered = regexp.MustCompile(`^device \d+:\d+$`)
 
-// SameImagePrint reports whether an earlier and a present fingerprint can belong to one image.
-// With multipath or another kernel the fingerprint of one image may differ (SameIdentity).
+// SameImagePrint reports whether an earlier and a present fingerprint can belong to one image. The
+// fingerprint of an image may change with multipath or another kernel (SameIdentity).
 func SameImagePrint(earlier, now string) bool {
 	if earlier == now {
 		return true
@@ -155,9 +155,8 @@ func IdentityIn(fingerprint string) string {
 
 // SameIdentity reports whether two identities belong to one device. A LUN has different identities
 // on hosts with and without multipath: the UUID of a multipath map contains the WWID in the
-// notation of udev's scsi_id. The identity of a partition has its UUID only if the kernel reports
-// it (Linux 6.1 does not); a partition that is a map of kpartx has neither UUID nor start. A value
-// that one of the two lacks is not compared.
+// notation of udev's scsi_id. The identity of a partition may lack its UUID (Linux 6.1), and as a
+// map of kpartx its UUID and start. A value that one of the two lacks is not compared.
 func SameIdentity(a, b string) bool {
 	if a == "" || b == "" {
 		return a == b
@@ -185,7 +184,8 @@ func partIn(identity string) (p part, is bool) {
 
 func agree(a, b string) bool { return a == "" || b == "" || a == b }
 
-// namingTypes has the kernel's notation for each first digit of a WWID from scsi_id.
+// namingTypes maps the first digit of a WWID from scsi_id to the prefix that the kernel writes
+// instead.
 var namingTypes = map[byte]string{'3': "naa.", '2': "eui."}
 
 func wwidIn(identity string) string {

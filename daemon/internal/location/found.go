@@ -27,7 +27,7 @@ const poolsTimeout = 30 * time.Second
 //
 //   - Below the directory of a pool of files, a link must lead into the same pool, and no volume
 //     may be a link. A user who can write there, on this host or another, can put a link or a
-//     device node in the place of a volume or of a directory above it.
+//     device node in the place of a volume.
 //   - Below Volferry's own directories no link is permitted.
 //   - Elsewhere a link is permitted in a directory where only root of this host can make one. The
 //     place of the image must pass CheckPlace.
@@ -88,8 +88,8 @@ func checkInOwn(dir, path, real string, device bool) error {
 	return nil
 }
 
-// checkLinks refuses a path if others than root of this host can have made a symbolic link in it
-// below dir. It also refuses a path that no longer leads to real.
+// checkLinks refuses a path with a symbolic link, below dir, that others than root of this host
+// can have made. It also refuses a path that no longer leads to real.
 func checkLinks(path, real, dir string, pools []hv.PoolInfo) error {
 	at, foreign, err := follow(path, dir, pools)
 	switch {

@@ -15,8 +15,8 @@ var (
 	temporaryDirs = []string{"/tmp", "/var/tmp"}
 )
 
-// hiddenByUnit returns the end of a refusal if the packaged unit hides the path, and
-// ReadWritePaths does not restore it. Otherwise it returns "".
+// hiddenByUnit returns the end of an error message if the packaged unit hides the path, even from
+// ReadWritePaths. Otherwise it returns "".
 func hiddenByUnit(path string) string {
 	if os.Getenv("INVOCATION_ID") == "" || !inAny(slices.Concat(homeDirs, temporaryDirs), path) {
 		return ""

@@ -42,10 +42,10 @@ func Chain(l api.Location, block bool) []hv.Image {
 	return chain
 }
 
-// OnChain reports whether a disk has this chain. The last images of the chain, bases of them, are
-// base images. A definition that does not state the end of its chain may omit the base images:
-// libvirt finds them in the headers. libvirt writes their paths as it finds them, so the paths
-// need not be clean.
+// OnChain reports whether a disk has this chain, with base images at the end (bases is their
+// number). A definition that does not state the end of its chain may omit the base images: libvirt
+// finds them in the headers. Their paths need not be clean, because libvirt writes the text of the
+// headers.
 func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 	n := len(d.Chain)
 	if n > len(chain) || n < len(chain)-bases || n == 0 || n < len(chain) && d.Terminated {
@@ -62,8 +62,8 @@ func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 	return true
 }
 
-// Directory returns the directory that a process must traverse to reach the image at path. For an
-// NBD export at a Unix socket it is the socket's directory, and for another address the root.
+// Directory returns the directory that a process must traverse to reach the image at path. It is
+// the socket's directory for an NBD export at a Unix socket, and / for another address.
 func Directory(path string) string {
 	if medium.Of(path).Remote {
 		return "/"
@@ -81,8 +81,8 @@ func HasVolume(d *hv.Disk, l api.Location, block bool) bool {
 }
 
 // DiskOf finds a domain with the image at path, or an overlapping image, anywhere in the chain of
-// a disk, running or defined. It returns the domain's name and the disk's target (vda), or "". An
-// error means that no disk is known to have the image, and that this is unknown for some disk.
+// a disk, running or defined. It returns the domain's name and the disk's target (vda), or "". It
+// returns an error if it finds no such disk, and cannot compare all images.
 func DiskOf(doms []hv.Domain, path string) (domain, target string, err error) {
 	place := PlaceOf(path)
 	for i := range doms {

@@ -14,31 +14,29 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// InPool completes a location that has only a path: if an active pool of this host has the image,
-// also through links, it adds the pool. If the path leads through a link in the directory of a
-// pool of files, InPool replaces it by the pool's path, because CheckPool accepts no other. In a
-// directory that does not answer, it compares paths as text. For devices InPool asks libvirt,
-// which does not know thin volumes in the directory of a volume group. Errors are the
-// hypervisor's.
+// InPool completes a location that has only a path: if the path leads to an image of an active
+// pool of this host, it adds the pool. It replaces a path through a link in the directory of a
+// pool of files by the volume's path in the pool, because CheckPool accepts no other. In a
+// directory that does not answer, it compares paths as text. For devices InPool asks libvirt. So
+// it adds no pool to a thin volume, which libvirt does not know. Errors are the hypervisor's.
 func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	in, _, err := inPool(ctx, h, l)
 	return in, err
 }
 
-// InPoolOnceConnected does the same as InPool for a volume of a target. If the volume is not
-// connected, it adds the pool if only one pool may have the volume. After the connection CheckPool
-// shows whether the pool has it.
+// InPoolOnceConnected does the same as InPool for a volume of a storage target. If the volume is
+// not connected, and only one pool may have the volume, it adds this pool.
 func InPoolOnceConnected(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
-	in, may, err := inPool(ctx, h, l)
-	if err != nil || in.Pool != "" || len(may) != 1 {
+	in, possible, err := inPool(ctx, h, l)
+	if err != nil || in.Pool != "" || len(possible) != 1 {
 		return in, err
 	}
-	return may[0], nil
+	return possible[0], nil
 }
 
-// inPool does the work of InPool. If no pool has the image, may has its location in each pool that
-// sees the image only once connected.
-func inPool(ctx context.Context, h PoolVolumes, l api.Location) (in api.Location, may []api.Location, err error) {
+// inPool does the work of InPool. If no pool has the image, possible has its location in each pool
+// that sees the image only once connected.
+func inPool(ctx context.Context, h PoolVolumes, l api.Location) (in api.Location, possible []api.Location, err error) {
 	if l.Pool != "" || l.Path == "" || !medium.Of(l.Path).Path {
 		return l, nil, nil
 	}
@@ -66,12 +64,12 @@ func inPool(ctx context.Context, h PoolVolumes, l api.Location) (in api.Location
 		case err == nil:
 			return there, nil, nil
 		case errors.Is(err, hv.ErrNotConnected):
-			may = append(may, there)
+			possible = append(possible, there)
 		case !errors.Is(err, hv.ErrNotFound):
 			return l, nil, err
 		}
 	}
-	return l, may, nil
+	return l, possible, nil
 }
 
 // hasItsDirectory reports whether the pool's directory contains exactly the pool's volumes, by

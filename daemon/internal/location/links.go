@@ -22,12 +22,9 @@ type foreignLink struct {
 }
 
 // follow resolves the symbolic links in a path as the kernel does. The last part of the path need
-// not exist. Links in the path of dir, a configured directory above path, are trusted.
-//
-// If the path has a link that is not permitted, follow returns the first such link, and no real
-// path. In the directory of a pool of files a link is not permitted in the place of a volume, or
-// if the path leaves the pool. Elsewhere a link is not permitted if others than root of this host
-// may have made it.
+// not exist. Links in the path of dir, a configured directory above path, are trusted. If the path
+// has a link that CheckFound does not permit, follow returns the first such link, and no real
+// path.
 func follow(path, dir string, pools []hv.PoolInfo) (real string, foreign *foreignLink, err error) {
 	at, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -74,9 +71,9 @@ func follow(path, dir string, pools []hv.PoolInfo) (real string, foreign *foreig
 	return at, nil, nil
 }
 
-// foreignIn returns who may have made a link in a directory, or nil if only root of this host may.
-// The path of the directory has no links. For the directory of a pool of files it returns the
-// pool, and does not check who can write there.
+// foreignIn returns who besides root of this host may have made a link in a directory, or nil. The
+// path of the directory has no links. For the directory of a pool of files it returns the pool,
+// and does not check who can write there.
 func foreignIn(dir string, pools []hv.PoolInfo) *foreignLink {
 	if pool := poolAround(dir, pools); pool != nil {
 		return &foreignLink{pool: pool}

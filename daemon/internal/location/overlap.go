@@ -7,8 +7,8 @@ package location
 // partition and its disk, a map (LVM, multipath) and its devices, a loop device and its file. An
 // error means that this is unknown.
 //
-// The kernel lets one program open a disk while another has a partition open, unless one of them
-// opens it exclusively. QEMU does not.
+// The kernel lets two guests open a disk and its partition, because QEMU does not open devices
+// exclusively.
 func (p Place) Overlaps(path string) (bool, error) {
 	same, overlaps, err := p.Meets(path)
 	return same || overlaps, err

@@ -17,8 +17,8 @@ func (all parts) hasAny(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return all[name] })
 }
 
-// namesOf returns the names of a file or device, its number first. A second name is the same for
-// all devices that lead to one LUN or namespace, to a partition of it, or to a range of a file.
+// namesOf returns the names of a file or device, its number first. A second name is common to all
+// devices that show one LUN or namespace, one partition of it, or the same part of a file.
 func namesOf(id Identity) []string {
 	if !id.Block {
 		return []string{fmt.Sprintf("file %d %d", id.Dev, id.Inode)}

@@ -27,8 +27,8 @@ type Place struct {
 	madeOf func() (parts, error)
 }
 
-// PlaceOf finds the target of a path. If the target is unknown, equal paths are the same place,
-// and for another path the comparison returns an error.
+// PlaceOf finds the target of a path. If the target is unknown, the Place is the same only for an
+// equal path, and a comparison with another path returns an error.
 func PlaceOf(path string) Place {
 	p := Place{path: path, kind: medium.Of(path)}
 	var node string
@@ -45,8 +45,8 @@ func PlaceOf(path string) Place {
 }
 
 // nodeOf returns the path of the file, device or socket of this host that leads to the image at a
-// path. For a socket, export is the name of the export there. An image that several hosts find by
-// its address has no node, and export is its address.
+// path. For a socket, export is the name of the export there. An image on the network (NBD over
+// TCP, RBD) has no node, and export is its address.
 func nodeOf(path string) (node, export string, err error) {
 	switch kind := medium.Of(path); {
 	case kind.Path:
@@ -83,9 +83,9 @@ func (p *Place) findName(path string, links int) {
 }
 
 // cannotBeOn reports whether a path with an unknown target (its server is down, or denies root any
-// access) leads elsewhere: it is below the mount point of a network filesystem without this place.
-// So a server that is down does not affect unrelated images. The result is wrong only for a
-// symbolic link on such a filesystem to a file of this host.
+// access) cannot be this place: the path is on a network filesystem, and this place is not. So a
+// server that is down does not affect unrelated images. The result is wrong only for a symbolic
+// link on such a filesystem to a file of this host.
 func (p Place) cannotBeOn(path string) bool {
 	table, err := os.ReadFile(mountInfo)
 	if err != nil {

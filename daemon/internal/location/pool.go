@@ -32,8 +32,7 @@ func Pool(pools []hv.PoolInfo, name string) (hv.PoolInfo, error) {
 	return pool, nil
 }
 
-// HoldsFiles reports whether the volumes of a pool are files. Volferry chooses their names. Other
-// pools have block devices, which have no content at first.
+// HoldsFiles reports whether the volumes of a pool are files. Other pools have block devices.
 func HoldsFiles(pool hv.PoolInfo) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, pool.Type)
 }
@@ -67,9 +66,9 @@ type PoolVolumes interface {
 }
 
 // CheckPool refuses a location if its path is not the path of the pool's volume on this host:
-// another image may be there. Below the directory of a pool of files it compares texts, because a
-// link that now leads to the volume may be replaced later. verdict begins the message, as in
-// "cannot attach volume x". Errors are *api.Error or the hypervisor's.
+// another image may be there. Below the directory of a pool of files it compares the paths as
+// text, because a link that now leads to the volume may be replaced later. verdict begins the
+// message, as in "cannot attach volume x". Errors are *api.Error or the hypervisor's.
 func CheckPool(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
 	if l.Pool == "" {
 		return nil

@@ -19,8 +19,7 @@ var access = unix.Access
 
 // CheckWritable refuses (permission_denied) a file if the mount of its directory is read-only for
 // this process. In the packaged unit that is every directory that the unit does not name; the
-// message explains how to name one. Block devices can be written wherever their nodes are. It
-// accepts an absent path.
+// message explains how to name one. It accepts block devices, and a file in an absent directory.
 func CheckWritable(path string) error {
 	if !medium.Of(path).Filesystem {
 		return nil // a read-only mount does not prevent connections to a socket
@@ -51,8 +50,8 @@ func CheckWritableDir(dir string) error {
 		With("path", dir)
 }
 
-// readOnlyFilesystem reports whether the filesystem of a directory is read-only. If it is not,
-// only the mount is, as in the namespace of a unit.
+// readOnlyFilesystem reports whether the filesystem of a directory is read-only, and not only the
+// mount, as in the namespace of a unit.
 func readOnlyFilesystem(table, dir string) bool {
 	m, found := mountOf(table, dir)
 	return found && m.readOnly
