@@ -47,8 +47,8 @@ func (g *guestWrites) run(ctx context.Context) error {
 	}
 }
 
-// sample reads each disk and adds its writes since the previous round. The first read of a disk
-// adds nothing.
+// sample reads each disk and adds its writes since the last sample. The first read of a disk adds
+// nothing.
 func (g *guestWrites) sample(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
