@@ -16,10 +16,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Run brings migrations from one op to the next until ctx ends. This includes a `volume migrate`
-// and overtaken ops. Run begins with the migrations of an earlier daemon, and calls caughtUp after
-// it has looked at all of them. It also continues deletions of sources that wait for the operator,
-// and reports to the registry the ends of moves that are open there. Resume the runner first.
+// Run submits the next ops of migrations until ctx ends: the next op of a `volume migrate`, and
+// again an op that a change of the host's state has ended (move.Overtaken). Run begins with the
+// migrations of an earlier daemon, and calls caughtUp after it has looked at all of them. It also
+// continues an earlier daemon's deletions of sources, and reports the ends of moves to a registry
+// that lacks them (recordEnds). Resume the runner first.
 func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	changes := m.watch.All(ctx)
 	m.Released.ContinueDeletions(ctx)
@@ -42,8 +43,8 @@ func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	return nil
 }
 
-// atWork reports, from memory, whether an op of the migration is at work: with its guest paused
-// the journal must not be read.
+// atWork reports, from memory, whether the migration has an unfinished op: the journal must not be
+// read while the op has its guest paused.
 func (m *Manager) atWork(id string) bool {
 	return slices.ContainsFunc(m.runner.Active(), func(st op.Status) bool {
 		return st.Op.Group == id && !st.State.Final()
@@ -91,8 +92,8 @@ func (m *Manager) advance(ctx context.Context, id string) {
 	m.retries.forget(id)
 }
 
-// endedMeanwhile handles, after a fence of this host, a migration that waits for a call: if the
-// registry has ended the migration, it returns a cancel.
+// endedMeanwhile returns a cancel for a migration that waits for a call, if the registry has ended
+// the migration while this host was fenced.
 func (m *Manager) endedMeanwhile(ctx context.Context, h *history.Migration) (todo move.Goal, requestID string, ok bool) {
 	s := &h.Spec
 	if state, _ := h.State(); !m.env.Move.Behind(s) || state.Final() || state == api.MigrationNeedsOperator || h.Running() != nil {
@@ -111,9 +112,9 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history.Migration) (tod
 	return move.GoalCancel, h.Ops[len(h.Ops)-1].RequestID, row.State.Final()
 }
 
-// Rejoined looks at all open migrations after a fence of this host: the registry may have ended
-// some. The daemon reports the ends of earlier moves soon after: the registry may have been
-// restored, and accepts no calls of this host until Rejoined has returned.
+// Rejoined looks at all open migrations after a fence of this host, because the registry may have
+// ended some. The daemon reports the ends of earlier moves to a restored registry soon after:
+// before Rejoined has returned, the registry accepts no calls of this host.
 func (m *Manager) Rejoined(ctx context.Context) error {
 	m.recordEndsSoon()
 	open, err := m.List(ctx, false)
@@ -138,8 +139,8 @@ func (m *Manager) Wake(hypervisor, registry bool) {
 }
 
 // Epoch sets the epoch of this host. Call it with the epoch in each answer to a report, and in the
-// detail "epoch" of a stale_epoch. After a newer epoch no op touches images until the registry has
-// confirmed that the migration still belongs to this host.
+// detail "epoch" of a stale_epoch error. After a newer epoch no op touches images until the
+// registry has confirmed that the migration still belongs to this host.
 func (m *Manager) Epoch(epoch int64) { m.env.Move.RaiseEpoch(epoch) }
 
 // retryLater calls advance again after growing delays. It logs only the first failure as a

@@ -4,7 +4,7 @@ package migrate
 
 import "sync"
 
-// stops has the standstills that are in the audit trail: by migration, the op that has stopped.
+// stops has the standstills that are in the audit trail: the stopped op of each migration.
 type stops struct {
 	mu    sync.Mutex
 	known map[string]string

@@ -20,8 +20,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Call is a copy, complete or cancel of a started migration. Subject is the src attachment, or the
-// migration itself of an unattached volume.
+// Call is a copy, complete or cancel of a started migration. Subject is the id of the src
+// attachment, or of the migration of an unattached volume.
 type Call struct {
 	OpID    string
 	Subject string
@@ -75,8 +75,8 @@ func (m *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, erro
 	})
 }
 
-// notFolding refuses a copy into a dst that an earlier complete's job still writes: the copy would
-// overwrite the guest's newer writes.
+// notFolding refuses a copy while the block job of an earlier complete op writes to dst: the copy
+// would overwrite the guest's newer writes.
 func (m *Manager) notFolding(ctx context.Context, h *history.Migration) error {
 	s := &h.Spec
 	if h.Find(move.GoalComplete) == nil || !s.Attached() {
@@ -117,7 +117,7 @@ func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, 
 	})
 }
 
-// registryAnswers refuses a complete while the registry does not answer: the complete would stop
+// registryAnswers refuses a complete while the registry does not answer: the op would stop
 // half-way.
 func (m *Manager) registryAnswers(ctx context.Context, h *history.Migration) error {
 	_, err := m.ports.Registry.Migration(ctx, h.Spec.MigrationID)
@@ -180,8 +180,8 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 	}
 }
 
-// startTakenBack returns the start that a cancel has undone, and its op id. Without an op id there
-// is more to cancel.
+// startTakenBack returns the migration, and the op id of its start if a cancel has undone the
+// start. Without an op id the migration is still to be cancelled.
 func (m *Manager) startTakenBack(ctx context.Context, id string) (api.Migration, string, error) {
 	h, err := m.History.Load(ctx, id)
 	if err != nil {
@@ -224,10 +224,10 @@ func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, er
 	})
 }
 
-// stopUncommitted stops, for a cancel, a copy or a complete before its commit point, and returns
-// the stopped call, or "". It waits for the end of a start, which takes a second. It undoes a
-// start that waits for the operator, or continues it past its switch. If libvirt does not answer
-// it stops nothing, since the cancel could not begin.
+// stopUncommitted stops the op of a copy, or of a complete before its commit point, for a cancel,
+// and returns the op's goal, or "". It waits for the end of a start, which takes a second. If a
+// start waits for the operator, it undoes the start, or continues it if the guest is on the
+// overlay. If libvirt does not answer it stops nothing, since the cancel could not begin.
 func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped string, err error) {
 	h, err := m.History.Load(ctx, id)
 	if err != nil {
@@ -268,8 +268,8 @@ func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped strin
 
 var variants = map[move.Goal][]string{move.GoalCancel: {move.KindRollback}}
 
-// call makes a copy, complete or cancel. If it is repeated, or an op already serves it, it returns
-// that op. Otherwise check decides.
+// call submits the op of a copy, complete or cancel. If the call is repeated, or the migration has
+// an op with this goal, it returns that op. Otherwise check accepts or refuses the call.
 func (m *Manager) call(ctx context.Context, goal move.Goal, c Call, check func(*history.Migration, api.MigrationState) error) (api.Migration, string, error) {
 	var h *history.Migration
 	o, err := m.admission.Submit(ctx, request.Request{

@@ -23,10 +23,6 @@ import (
 // Manager starts migrations, brings them to their end and reports on them. It is safe for
 // concurrent use.
 type Manager struct {
-	// History reads migrations from the journal. Which finds the right copy of a volume. Released
-	// has the sources that moves have left. Preflight checks before a move. Monitor looks after
-	// the guests of open migrations. Parts does this host's parts of the moves that the registry
-	// leads.
 	History   *history.Reader
 	Which     *which.Finder
 	Released  *released.Sources

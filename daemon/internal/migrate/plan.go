@@ -63,7 +63,8 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 	return plan, nil
 }
 
-// withoutID replaces the part of the migration's id in the name by <id>: each call has another id.
+// withoutID replaces the part of the migration's id in dst's name by <id>: the id is different
+// when the migration starts.
 func withoutID(l api.Location, id string) api.Location {
 	name := strings.ReplaceAll(l.Name, id[:8], "<id>")
 	l.Path, l.Name = strings.TrimSuffix(l.Path, l.Name)+name, name

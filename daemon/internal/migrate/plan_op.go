@@ -20,9 +20,8 @@ func followUpID(migrationID string, n int) string {
 	return uuid.NewSHA1(uuid.MustParse(migrationID), fmt.Appendf(nil, "op %d", n)).String()
 }
 
-// planOp plans the next op of a migration. If the registry has ended the migration, the op only
-// releases the instance, or rolls back if src still belongs to it. If another program has
-// committed the overlay, the guest is already on src.
+// planOp plans the next op of a migration. If the registry has ended the migration, a cancel rolls
+// back if src still belongs to the instance, and otherwise only releases the instance.
 func (m *Manager) planOp(ctx context.Context, h *history.Migration, goal move.Goal) (op.Op, error) {
 	way, err := m.wayOf(ctx, h, goal)
 	if err != nil {
@@ -50,9 +49,9 @@ func (m *Manager) wayOf(ctx context.Context, h *history.Migration, goal move.Goa
 	return way, err
 }
 
-// beginsMirror reports whether the mirror must first be begun with the guest suspended. After an
-// op that did that it does not look again: if the job is gone, the mirror's op finds out, and the
-// manager plans again.
+// beginsMirror reports whether the next op must only begin the mirror, with the guest suspended.
+// After such an op it returns false without a look at the job: if the job is gone, the next op
+// finds that, and the manager plans again.
 func (m *Manager) beginsMirror(ctx context.Context, h *history.Migration) (bool, error) {
 	if last := &h.Ops[len(h.Ops)-1]; last.BeginsMirror() && last.State == op.StateDone {
 		return false, nil

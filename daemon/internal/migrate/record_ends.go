@@ -15,16 +15,17 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// recordEnds reports to a registry that was restored from a backup the ends of this host's moves
-// that are open there. The oldest is first, since a later move of the volume begins where an
-// earlier one ended. It returns an error if the registry is unavailable, or this host has not
+// recordEnds reports how moves of this host have ended, if they are open at a registry that was
+// restored from a backup. It begins with the oldest, since a later move of the volume begins where
+// an earlier one ended. It returns an error if the registry is unavailable, or this host has not
 // rejoined; it logs refusals.
 func (m *Manager) recordEnds(ctx context.Context) error {
 	_, err := m.recordEndsAt(ctx, slog.LevelWarn)
 	return err
 }
 
-// recordEndsAt is recordEnds with a level for refusals, and reports whether there was a refusal.
+// recordEndsAt is recordEnds with a log level for refusals, and reports whether there was a
+// refusal.
 func (m *Manager) recordEndsAt(ctx context.Context, level slog.Level) (refused bool, err error) {
 	rows, err := m.ports.Claims.Site.Migrations(ctx, "", false)
 	if err != nil {
@@ -93,7 +94,8 @@ func (m *Manager) recordEnd(ctx context.Context, h *history.Migration) error {
 }
 
 // recordedEnd returns the end of a move by this host's journal: the volume is at dst, or at src
-// again. known is false for a move that the registry leads or has ended itself.
+// again. known is false for an open move, and for a move that the registry leads or has ended
+// itself.
 func recordedEnd(h *history.Migration) (end api.MigrationState, known bool) {
 	if h.Spec.LedByRegistry() || h.Abandoned() != nil {
 		return "", false

@@ -22,7 +22,7 @@ func (m *Manager) render(h *history.Migration) api.Migration {
 	return mig
 }
 
-// renderPaced is render, with the kind of the document's Pacing.
+// renderPaced returns the API's document of a migration, and the kind of its Pacing.
 func (m *Manager) renderPaced(h *history.Migration) (api.Migration, move.PacingKind) {
 	s := &h.Spec
 	state, failure := h.ShownState()

@@ -72,6 +72,5 @@ func (s *retries) expedite() {
 	}
 }
 
-// replanDelay, times the number of plans in a row, delays another plan: an instance may restart in
-// a loop.
+// replanDelay, times history.Replans, delays another plan: an instance may restart in a loop.
 const replanDelay = 100 * time.Millisecond

@@ -26,7 +26,7 @@ type StartRequest struct {
 }
 
 // Start makes all checks, stores the migration and begins it. It returns once the registry has
-// granted or refused the lock. A repeated request returns the same migration.
+// granted or refused the lock on the volume. A repeated request returns the same migration.
 func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, error) {
 	o, err := m.admission.Submit(ctx, request.Request{
 		OpID: req.OpID, Kind: move.KindStart, Body: req,
@@ -73,9 +73,9 @@ func (m *Manager) specFor(ctx context.Context, req StartRequest) (*move.Spec, er
 }
 
 // noOther refuses a second migration of a volume early; the registry decides when it grants the
-// lock (stepRegister). Only the registry knows a migration of another host, or that it leads. Only
-// the journal knows a migration that a restored registry lacks, or that has ended at the registry
-// and not here.
+// lock (stepRegister). Only the registry knows migrations of other hosts, and those that it leads.
+// Only the journal knows a migration that a restored registry lacks, or that has ended only at the
+// registry.
 func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
 	open, err := m.List(ctx, false)
 	if err != nil {
@@ -134,8 +134,8 @@ func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, 
 	return m.Get(ctx, id)
 }
 
-// refuseParked undoes a start that would wait for a parked op, and returns the refusal. A start
-// may wait for another migration (DESIGN.md, section 4).
+// refuseParked undoes a start that would wait for an op that needs the operator, and returns the
+// refusal. If that op belongs to another migration, the start may wait (DESIGN.md, section 4).
 func (m *Manager) refuseParked(ctx context.Context, opID string) error {
 	st, err := m.runner.Status(ctx, opID)
 	if err != nil {

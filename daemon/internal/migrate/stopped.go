@@ -35,8 +35,7 @@ func (m *Manager) stopped(h *history.Migration) *history.Standstill {
 
 var errCancelNotBegun = api.Errorf(api.CodeStateForbidden, "a cancel has stopped what ran, and has not begun itself: volferryd ended meanwhile, or could not begin it; nothing was taken back yet")
 
-// heldUpAfter is how long the next op may be delayed without a standstill, for example by a
-// restart of libvirt or the registry.
+// heldUpAfter is how long the next op may be delayed before the migration counts as stopped.
 const heldUpAfter = 10 * time.Minute
 
 // heldUp returns the standstill of a migration with a next op that always fails to begin, for
@@ -53,9 +52,8 @@ func (m *Manager) heldUp(h *history.Migration) *history.Standstill {
 	return &history.Standstill{Op: last.Op.ID, At: last.FinishedAt, Failure: api.AsError(look.HVRefusal(request.Refused(why)))}
 }
 
-// auditStop adds to the audit trail that the migration has stopped, once for each standstill.
-// silent only records the standstill, for those from before the daemon's start, which are in the
-// trail.
+// auditStop adds to the audit trail that the migration has stopped, once for each standstill. With
+// silent it only remembers the standstill: the trail has those from before the daemon's start.
 func (m *Manager) auditStop(ctx context.Context, id string, silent bool) {
 	if m.ports.Audit == nil {
 		return

@@ -19,9 +19,9 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// runJob begins the block job of a direction unless it runs, and waits until the job is ready, or
-// has made no progress for stallTimeout (0: no limit). The job yields to its guest according to
-// paced. After success it has only the operator's limit.
+// runJob begins the block job into dst or src unless it runs, and waits until the job is ready, or
+// has made no progress for stallTimeout (0: no limit). paced decides whether the job yields to its
+// guest. A ready job has only the operator's limit.
 func (e *Env) runJob(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, stallTimeout time.Duration, paced jobPacing) (ready bool, err error) {
 	pacer := e.pacedJob(ctx, s, to, paced)
 	defer func() { e.countPaced(pacer.Paced()) }()
@@ -117,7 +117,7 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *move.Spec, to move.Direc
 }
 
 // behindBytes is how much a background job may still have to copy when the guest is paused: any
-// disk writes that well within DrainBound.
+// disk writes as much well within DrainBound.
 const behindBytes = 16 << 20
 
 // caughtUp reports whether the guest may be paused for the end of the job. A background job may
@@ -169,8 +169,8 @@ func (e *Env) reportJob(ctx context.Context, s *move.Spec, pace *meter, pacing m
 	return job
 }
 
-// Begin begins the job of a direction. If a backup has the disk, the op waits for its end; if
-// another job, the op is tried again.
+// Begin begins the block job into dst or src. While a backup uses the disk, the op waits for its
+// end; while another job of libvirt does, the op is tried again.
 func (e *Env) Begin(ctx context.Context, s *move.Spec, to move.Direction) error {
 	var err error
 	if to.End == move.OnSrc {

@@ -13,10 +13,9 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// CatchUpToAbort waits until a background job into dst can be ended quickly: a job that was ready
-// copies the rest before it ends, with the guest paused. If the job does not catch up, the guest's
-// writes are limited until it has ended. If the job still does not catch up, the cancel is
-// refused.
+// CatchUpToAbort waits until a background job into dst can be ended quickly: if the job was ready,
+// QEMU copies the rest first, with the guest paused. If the job does not catch up, the guest's
+// writes are limited until the job has ended. If that does not suffice, the cancel is refused.
 func (e *Env) CatchUpToAbort(ctx context.Context, s *move.Spec) error {
 	if !s.Background() {
 		return nil

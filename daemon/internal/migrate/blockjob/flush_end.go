@@ -20,15 +20,15 @@ import (
 // and proves nothing. Proof is a new write of the data, by another job, or a comparison of both
 // images.
 
-// qemuFlushes reports whether QEMU flushes the writes of the disk's job. Then the kernel reports
-// lost writes also to QEMU, and the job fails.
+// qemuFlushes reports whether QEMU flushes the writes of the disk's job, by the disk's cache mode.
+// Then the kernel reports lost writes also to QEMU, and the job fails.
 func qemuFlushes(d *move.DiskState, s *move.Spec) bool {
 	live := d.Dom.LiveDisk(s.Target)
 	return live == nil || live.Cache != hv.CacheUnsafe
 }
 
 // FlushBeforeSwitch flushes, with the guest running, the images that QEMU would flush with the
-// guest paused: all disks in a suspend, and the end in the pivot.
+// guest paused: all disks in a suspend, and the job's target in the pivot.
 func (e *Env) FlushBeforeSwitch(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction) error {
 	if err := e.move.MayPause(); err != nil {
 		return err
@@ -60,9 +60,9 @@ func (e *Env) FlushBeforeSwitch(ctx context.Context, r *op.Run, s *move.Spec, to
 	return keep(false) // remember the outcome while the op waits for the pause
 }
 
-// FlushInPause makes sure that the job's writes are on stable storage: after the pivot they cannot
-// be repeated. It does nothing if QEMU flushes the end in the pivot, or if the end is at an
-// address: its server is not asked with the guest paused.
+// FlushInPause flushes the job's target: after the pivot the job's writes cannot be repeated. It
+// does nothing if QEMU flushes the target in the pivot, or if the target is an NBD export or RBD
+// image: no server is asked with the guest paused.
 func (e *Env) FlushInPause(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	if qemuFlushes(disk, s) || !to.Kind(s).Witnessed {
 		return nil
@@ -77,7 +77,7 @@ func (e *Env) FlushInPause(ctx context.Context, r *op.Run, s *move.Spec, to move
 var errFlushTakesLong = errors.New("the flush takes too long")
 
 // flushInTime flushes an image with the guest paused. After DrainBound it abandons the flush, and
-// its result is lost.
+// does not get the flush's result.
 func (e *Env) flushInTime(ctx context.Context, path string) error {
 	flushed := make(chan error, 1)
 	flushCtx, cancel := context.WithCancel(ctx)
@@ -95,8 +95,8 @@ func (e *Env) flushInTime(ctx context.Context, path string) error {
 	}
 }
 
-// flushEnd flushes the end of a job. If QEMU does not flush the end, the callback keep first
-// stores that the outcome is unknown: a later flush could not show that.
+// flushEnd flushes a job's target. If QEMU does not flush the target, the callback keep first
+// stores that the outcome is unknown: a later flush would not report the lost writes again.
 func (e *Env) flushEnd(ctx context.Context, s *move.Spec, to move.Direction, disk *move.DiskState, flush func(context.Context, string) error, keep func(flushing bool) error) error {
 	alone := !qemuFlushes(disk, s)
 	if alone {
@@ -126,8 +126,8 @@ func (e *Env) flushEnd(ctx context.Context, s *move.Spec, to move.Direction, dis
 	return nil
 }
 
-// endNotStored returns the error for a failed flush of the end before the pivot. The guest's
-// present image may have lost writes as well.
+// endNotStored returns the error for a failed flush of the job's target before the pivot. The
+// guest's present image may have lost writes as well.
 func endNotStored(s *move.Spec, err error) error {
 	goesOn := "call again, which writes all of it again"
 	if s.Method == move.MethodMirror {
@@ -145,8 +145,9 @@ func srcNotStored(s *move.Spec, err error) error {
 		shell.Line("volferryctl", "migration", "complete", s.MigrationID), shell.Line("volferryctl", "migration", "cancel", s.MigrationID), s.Src.Path))
 }
 
-// lostUnderJob is LostByGuest before a switch. A synchronous job has written the lost writes to
-// dst, and a repeated complete continues with it. A mirror that has paused its guest is given up.
+// lostUnderJob returns the error if the guest's present image lost writes before a switch. A
+// synchronous job has written them to dst too, and a repeated complete op continues with that job.
+// With another job, or for a mirror that has paused its guest, the error is LostByGuest.
 func lostUnderJob(s *move.Spec, to move.Direction, err error) error {
 	if !move.NotStored(err) || to.End != move.OnDst || move.InBackground(s, to) || s.Method == move.MethodMirror {
 		return move.LostByGuest(s, err)
@@ -155,13 +156,13 @@ func lostUnderJob(s *move.Spec, to move.Direction, err error) error {
 		"which goes on to %s; a cancel, or a complete with the instance off, goes on with what is stored", err, s.VolumeName, s.Dst.Path, s.Target, s.InstanceName, s.Dst.Path)
 }
 
-// HeldUp is the reason for an unknown result of a flush in a repeated step.
+// HeldUp is the reason why a repeated step does not know the result of its earlier flush.
 const HeldUp = "volferryd ended or was held up"
 
 var pausedTooLong = fmt.Sprintf("the guest was paused for %s", move.DrainBound)
 
-// FlushUnanswered returns the error that ends an op because the result of the end's flush is
-// unknown.
+// FlushUnanswered returns the error that ends an op because the result of the flush of the job's
+// target is unknown.
 func FlushUnanswered(s *move.Spec, to move.Direction, why string) error {
 	what := fmt.Sprintf("%s while %s was flushed, and nobody knows whether it has stored what was written to it", why, to.Image(s).Path)
 	if s.Method == move.MethodMirror {
@@ -170,13 +171,13 @@ func FlushUnanswered(s *move.Spec, to move.Direction, why string) error {
 	return &move.WorldChangedError{What: what}
 }
 
-// EndNotStored reports whether a failed flush means that dst may lack writes of the running job.
+// EndNotStored reports whether dst may lack writes of the running job, because a flush has failed.
 // Then another job must replace it.
 func (e *Env) EndNotStored(ctx context.Context, s *move.Spec) (bool, error) {
 	return e.history.EndNotStored(ctx, s)
 }
 
-// jobIsWhole refuses to adopt a job with lost writes: the next op begins another.
+// jobIsWhole refuses to adopt a job with lost writes: the next op begins another job.
 func (e *Env) jobIsWhole(ctx context.Context, s *move.Spec) error {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil || disk.Ours(move.ToDst, s) == nil {
@@ -204,8 +205,9 @@ type settledNote struct {
 	NotStored string `json:"not_stored,omitempty"`
 }
 
-// EndIsStored makes sure that the end is on stable storage before the old images are removed: with
-// some cache modes QEMU does not flush. After a failed flush only a comparison proves that.
+// EndIsStored flushes the guest's new image before the old images are removed: with some cache
+// modes QEMU does not flush it. After a failed flush only a comparison proves that the image is
+// stored.
 func (e *Env) EndIsStored(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	var note settledNote
 	if _, err := r.Noted(SettleStep, &note); err != nil {
@@ -228,8 +230,8 @@ func (e *Env) EndIsStored(ctx context.Context, r *op.Run, s *move.Spec, to move.
 	return e.sameAsLeft(ctx, s, to, disk, note)
 }
 
-// sameAsLeft makes sure that the end reads as the old images. The guest must be off, and stays off
-// until then: only the end has the guest's writes since the switch.
+// sameAsLeft compares the guest's new image with the old images. The guest must be off, and a
+// guard refuses its start until they are equal: each write since the switch is a difference.
 func (e *Env) sameAsLeft(ctx context.Context, s *move.Spec, to move.Direction, disk *move.DiskState, note settledNote) error {
 	end := to.Image(s).Path
 	if err := e.guards.Set(s.InstanceID, s.Owner(), fmt.Sprintf("%s may not have stored what instance %s wrote before it was switched there: do not start it before the last call of migration %s, made once more, has looked",

@@ -42,8 +42,8 @@ type jobPace struct {
 	synchronous bool
 }
 
-// pacedJob returns the pacer of a job that is begun or adopted. Nothing is stored: the op that
-// adopts a job paces it, whatever limit the job has.
+// pacedJob returns the pacer of a job that is begun or adopted. The pace is not stored: the op
+// that adopts a job paces it, whatever limit the job has.
 func (e *Env) pacedJob(ctx context.Context, s *move.Spec, to move.Direction, paced jobPacing) *jobPace {
 	p := &jobPace{stats: transfer.GuestLatency(ctx, e.transfer.GuestStats(s)), paced: paced, synchronous: !move.InBackground(s, to)}
 	bound := PacedFoldBound

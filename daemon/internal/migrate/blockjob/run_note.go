@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// RunNote is written before the definition names dst or, where the pivot comes first, before the
-// pivot.
+// RunNote is a note about the paused guest. It is written before the definition names dst or,
+// where the pivot comes first, before the pivot.
 type RunNote struct {
 	// Run identifies the guest's process. Top is the stamp, while the guest is paused, of the
 	// image that receives its writes.
@@ -38,10 +38,10 @@ func (e *Env) NoteRun(ctx context.Context, r *op.Run, s *move.Spec, to move.Dire
 	return r.Note(ctx, RunNote{Run: disk.Dom.Run, Top: stamp})
 }
 
-// NoteAsked is NoteRun right before libvirt is asked for the pivot of a background job. It takes
-// no stamp of an end at an address: the server would report only the size, and is not asked with
-// the guest paused. before is the note of an earlier try.
-func (e *Env) NoteAsked(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState, before RunNote) error {
+// NoteAsked writes a RunNote right before libvirt is asked for the pivot of a background job. An
+// NBD export or RBD image gets no stamp: its server would report only the size, and is not asked
+// with the guest paused. earlier is the note of an earlier try.
+func (e *Env) NoteAsked(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState, earlier RunNote) error {
 	note := RunNote{Run: disk.Dom.Run, Asked: true}
 	var err error
 	if note.Top, err = e.seal.StampToKeep(ctx, s.Top()); err != nil {
@@ -52,8 +52,8 @@ func (e *Env) NoteAsked(ctx context.Context, r *op.Run, s *move.Spec, to move.Di
 		err = e.flushInTime(ctx, end) // QEMU flushes it right after
 		unanswered := errors.Is(err, errFlushTakesLong)
 		if unanswered || move.NotStored(err) {
-			before.Flushing = true
-			if noteErr := r.Note(ctx, before); noteErr != nil {
+			earlier.Flushing = true
+			if noteErr := r.Note(ctx, earlier); noteErr != nil {
 				return noteErr
 			}
 		}

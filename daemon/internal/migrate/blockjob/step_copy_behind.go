@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// StepCopyBehind is StepMirror with a background job. It limits a guest that writes faster than
-// the job until the switch is over. If that does not suffice, it returns an error: the rest would
-// have to be copied in the pause.
+// StepCopyBehind is StepMirror with a background job. If the guest writes faster than the job, the
+// step limits the guest's writes until the switch is over. If that does not suffice, it returns an
+// error: the rest would have to be copied with the guest paused.
 func (e *Env) StepCopyBehind() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if err := e.seal.MayMirrorToDst(ctx, s); err != nil {

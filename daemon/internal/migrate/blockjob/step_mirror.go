@@ -14,10 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// StepMirror makes dst equal to the disk of the running guest. The job writes to both
-// synchronously, so it converges under any load. Method overlay folds the overlay into a dst that
-// equals src, by a shallow copy; method mirror copies everything. The step ends when the job is
-// ready. A dst of another size would end the job at once, without a reason.
+// StepMirror makes dst equal to the disk of the running guest. QEMU writes the guest's writes to
+// both synchronously, so the job converges under any load. Method overlay folds the overlay into a
+// dst that equals src, by a shallow copy; method mirror copies everything. The step ends when the
+// job is ready.
 //
 // The step has no undo: the next try adopts the job, or a cancel ends it with the guest paused
 // (AbortSteps).
@@ -43,14 +43,15 @@ func (e *Env) StepMirror() op.Step {
 	return seal.JobProvided(move.Step(MirrorStep, do, nil, e.observeJob(move.ToDst)), e.seal.SrcUnchanged, e.seal.DstUnchanged, e.jobIsWhole)
 }
 
-// These steps begin a job into dst.
+// The steps that begin a job into dst.
 const (
 	MirrorStep     = "mirror"
 	CopyBehindStep = "copy_in_background"
 )
 
-// A mirror that waits for a stopped guest has these settings. A restarted guest is mirrored from
-// the beginning. The waiting mirror has no lock that other ops of the instance need.
+// OffBound is how long a mirror waits for a stopped guest to start again, and offPoll how often it
+// looks. A restarted guest is mirrored from the beginning. The waiting mirror has no key that
+// other ops of the instance need.
 const (
 	OffBound = time.Minute
 	offPoll  = time.Second

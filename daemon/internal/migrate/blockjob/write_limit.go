@@ -17,9 +17,9 @@ import (
 )
 
 // WriteLimit is the journal's record of a migration's limit on the writes of its guest. The record
-// exists from before the first change until the disk has its own limit again. The reasons for a
-// limit are a commit that does not catch up, and the room for overlays. The lowest of their limits
-// and the owner's counts.
+// exists from before the first change until the disk has its own limit again. The migration limits
+// a guest if a commit does not catch up, or if overlays are short of room. The lowest of these
+// limits and the owner's counts.
 type WriteLimit struct {
 	InstanceID   string `json:"instance_id"`
 	InstanceName string `json:"instance_name"`
@@ -78,15 +78,15 @@ func (e *Env) WriteLimits(ctx context.Context) (map[string]WriteLimit, error) {
 }
 
 // LimitForSpace limits the guest to this many bytes per second because the room for overlays is
-// short (0 removes that limit), and returns the new record. It calls the callback still under the
-// lock, so that no step removes the limit meanwhile. If the overlay does not receive the guest's
-// writes, nothing changes: the op that moves the guest removes the limit.
-func (e *Env) LimitForSpace(ctx context.Context, s *move.Spec, bytesPerSecond int64, still func() (bool, error)) (WriteLimit, error) {
+// short (0 removes that limit), and returns the new record. It calls onOverlay under the lock, so
+// that no step removes the limit meanwhile. If the overlay does not receive the guest's writes any
+// more, nothing changes: the op that moves the guest removes the limit.
+func (e *Env) LimitForSpace(ctx context.Context, s *move.Spec, bytesPerSecond int64, onOverlay func() (bool, error)) (WriteLimit, error) {
 	e.writeLimits.Lock()
 	defer e.writeLimits.Unlock()
 	change := func(l *WriteLimit) { l.Space = bytesPerSecond }
 	if bytesPerSecond > 0 {
-		yes, err := still()
+		yes, err := onOverlay()
 		if err != nil {
 			return WriteLimit{}, err
 		}
@@ -97,8 +97,8 @@ func (e *Env) LimitForSpace(ctx context.Context, s *move.Spec, bytesPerSecond in
 	return e.setWriteLimit(ctx, s, change)
 }
 
-// ThrottleBytesPerSecond is the limit of a guest while a commit or background copy does not catch
-// up. A job to any usable disk is faster.
+// ThrottleBytesPerSecond is the limit on a guest's writes while a commit or background copy does
+// not catch up. A job to any usable disk is faster.
 const ThrottleBytesPerSecond = 1 << 20
 
 func (e *Env) limitForCommit(ctx context.Context, s *move.Spec, bytesPerSecond int64) error {
@@ -108,9 +108,9 @@ func (e *Env) limitForCommit(ctx context.Context, s *move.Spec, bytesPerSecond i
 	return err
 }
 
-// EndWriteLimits restores the guest's earlier limit at the end of a migration. It leaves a limit
-// that another program has set since, with the remark left.
-func (e *Env) EndWriteLimits(ctx context.Context, s *move.Spec) (left string, err error) {
+// EndWriteLimits restores the guest's earlier limit at the end of a migration. It keeps a limit
+// that another program has set since, and returns a remark about that limit.
+func (e *Env) EndWriteLimits(ctx context.Context, s *move.Spec) (remark string, err error) {
 	e.writeLimits.Lock()
 	defer e.writeLimits.Unlock()
 	l, err := e.setWriteLimit(ctx, s, func(l *WriteLimit) { l.Commit, l.Space = 0, 0 })

@@ -18,7 +18,8 @@ type Feed struct {
 	subs map[*Follower]bool
 }
 
-// Follower follows one migration or all. Its Wake receives after changes since the last Take.
+// Follower follows one migration or all. Its Wake has a value if one has changed since the last
+// Take.
 type Follower struct {
 	Wake chan struct{}
 

@@ -63,9 +63,9 @@ func (h *Migration) Abandoned() *api.Error {
 	return nil
 }
 
-// KeptSrc reports whether the overlay's writes belong to src after the registry has ended the
-// migration: the instance still had src then, and its guest was still on the overlay. The overlay
-// of a guest that was switched to dst, or brought back to src, has nothing newer.
+// KeptSrc reports whether the overlay of a migration that the registry has ended has to be folded
+// into src: the instance still had src then, and its guest was on the overlay. The overlay of a
+// guest that was switched to dst, or brought back to src, has nothing newer.
 func (h *Migration) KeptSrc() bool {
 	for _, o := range slices.Backward(h.Ops) {
 		if ended := o.ended(); ended != nil {
@@ -131,7 +131,7 @@ func (h *Migration) CopiedBefore(i int) bool {
 	})
 }
 
-// CopiedBytes returns the copied bytes, while no copy runs.
+// CopiedBytes returns how many bytes are copied, if no copy runs now.
 func (h *Migration) CopiedBytes() int64 {
 	if h.CopiedBefore(len(h.Ops)) {
 		return h.Spec.SizeBytes()
@@ -209,7 +209,8 @@ func sortByAge(ops []op.Op) {
 	slices.SortStableFunc(ops, func(a, b op.Op) int { return a.CreatedAt.Compare(b.CreatedAt) })
 }
 
-// EachOpen calls f for the migrations without a NoteEnded, until f returns an error.
+// EachOpen calls f for each migration that is not known to have ended (NoteEnded), until f returns
+// an error.
 func (r *Reader) EachOpen(ctx context.Context, f func(*Migration) error) error {
 	ids, err := r.IDs(ctx)
 	if err != nil {
@@ -274,7 +275,7 @@ func (r *Reader) Newest(ctx context.Context, volumeID string) (*Migration, error
 	return nil, nil
 }
 
-// Position returns the journal's place of the guest's newest writes.
+// Position returns where the guest's newest writes are, according to the journal.
 func (h *Migration) Position() move.Position {
 	s, at := &h.Spec, move.OnSrc
 	for i := range h.Ops {
@@ -291,7 +292,7 @@ func (h *Migration) Position() move.Position {
 	return at
 }
 
-// Chain returns the chain of Position, top first.
+// Chain returns the chain with the guest's newest writes (Position), top first.
 func (h *Migration) Chain() []api.Location {
 	s := &h.Spec
 	switch h.Position() {
@@ -304,7 +305,7 @@ func (h *Migration) Chain() []api.Location {
 	return WithBases(s.Src)
 }
 
-// WithBases returns the chain of a location, top first.
+// WithBases returns the image at a location and its base images, top first.
 func WithBases(l api.Location) []api.Location {
 	chain := []api.Location{l}
 	for _, b := range l.Backing.Images() {

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// LiveProgress is what this host has done in a move while all guests write.
+// LiveProgress is this host's progress in a move while all guests write.
 type LiveProgress struct {
 	Ops int
 	// Tracked: this host has tracked guests. Over: that was ended, and nothing remains.

@@ -15,9 +15,10 @@ import (
 // cancel to callers that wait for the op, before the migration's state shows it.
 var ErrCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelled").With("state", api.MigrationCancelling)
 
-// Next returns the goal and the request's id of the op that the manager submits by itself: an
-// overtaken op again, or the next call of a `volume migrate`, also after an operator has repeated
-// a failed copy. ok is false if the manager has nothing to submit.
+// Next returns the goal, and the id of the request, of the op that the manager submits by itself.
+// Such an op repeats an op that a change of the host's state has ended (move.Overtaken), or
+// continues a `volume migrate`, also after an operator has repeated a failed copy, or cancels. ok
+// is false if the manager has nothing to submit.
 func (h *Migration) Next() (todo move.Goal, requestID string, ok bool) {
 	if h.Running() != nil || h.Spec.LedByRegistry() {
 		return "", "", false
@@ -45,9 +46,9 @@ func (h *Migration) Next() (todo move.Goal, requestID string, ok bool) {
 	return "", "", false
 }
 
-// nextOfMirror is Next for a mirror. After an overtaken op it begins again with the mirror, which
-// adopts an existing job. After another failure it cancels the migration: src is not frozen, so an
-// open migration has no use.
+// nextOfMirror is Next for a mirror. After an op that a change of the host's state has ended
+// (move.Overtaken) it returns the op of the mirror again, which adopts an existing job. After
+// another failure it returns a cancel: src is not frozen, so an open migration has no use.
 func (h *Migration) nextOfMirror(last *Op) (todo move.Goal, requestID string, ok bool) {
 	switch {
 	case last.Goal == move.GoalCancel:
@@ -73,7 +74,7 @@ func (h *Migration) GivenUp(todo move.Goal) *api.Error {
 	return move.APIError(last.Failure)
 }
 
-// notFrozen returns why a start failed after its guest was on the overlay, or nil.
+// notFrozen returns why a start could not freeze src after its guest was on the overlay, or nil.
 func (h *Migration) notFrozen() *api.Error {
 	o := h.Find(move.GoalStart)
 	if o == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Standstill is a stop of a migration that ends with a call, or when an obstacle is removed. Op is
-// the id of the failed op.
+// Standstill describes a migration that has stopped until the operator's next call, or until an
+// obstacle is removed. Op is the id of the failed op.
 type Standstill struct {
 	Op      string
 	At      time.Time

@@ -86,14 +86,14 @@ var during = map[move.Goal]api.MigrationState{
 	move.GoalComplete: api.MigrationCompleting, move.GoalCancel: api.MigrationCancelling,
 }
 
-// After has the states after an op for a goal.
+// After has, by the goal of an op, the migration's state after the op.
 var After = map[move.Goal]api.MigrationState{
 	move.GoalStart: api.MigrationStarted, move.GoalCopy: api.MigrationCopied,
 	move.GoalComplete: api.MigrationCompleted, move.GoalCancel: api.MigrationCancelled,
 }
 
-// stateUndone returns the migration's state after an undone op. After an admitted cancel the state
-// never goes back, since src may have a part of the overlay.
+// stateUndone returns the migration's state after an undone op. After an admitted cancel it is
+// always cancelling, since src may have a part of the overlay.
 func (h *Migration) stateUndone(o *Op, i int, before api.MigrationState) api.MigrationState {
 	switch {
 	case o.abandoned() && h.Spec.Attached():
@@ -146,16 +146,15 @@ func (h *Migration) OnOverlay() bool {
 	return !state.Final() && h.Position() == move.OnOverlay
 }
 
-// InPivot reports whether an op with the goal is in its pivot. In a complete the definition then
-// already names dst, which is right before and after the pivot. In a cancel libvirt names src
-// after the pivot.
+// InPivot reports whether an op with the goal is in its pivot. The definition may then rightly
+// name dst (complete) or src (cancel) already.
 func (h *Migration) InPivot(goal move.Goal) bool {
 	o := h.Running()
 	return o != nil && o.Goal == goal && o.Step == "pivot"
 }
 
 // MayHaveRunAtEnd reports whether an op is in or after the pivot of a background job: then the
-// definition does not show the image where the guest went off.
+// definition does not prove which image the guest had when it went off.
 func (h *Migration) MayHaveRunAtEnd() bool {
 	o := h.Running()
 	if o == nil || o.Goal == move.GoalCancel || !h.Spec.Background() {
@@ -178,11 +177,12 @@ func (h *Migration) Times() (frozen, ended time.Time) {
 	return frozen, ended
 }
 
-// MaxReplans bounds how often in a row an overtaken op is planned again. Another call starts over.
+// MaxReplans is how many times in a row the manager plans an op again because the host's state
+// changed under it (move.Overtaken). A new request starts the count again.
 const MaxReplans = 10
 
-// Replans counts how many of a request's last ops were overtaken, without ops between them that
-// began or adopted a mirror.
+// Replans counts how many of a request's last ops have ended because the host's state changed
+// under them (move.Overtaken). It skips ops between them that began or adopted a mirror.
 func (h *Migration) Replans() int {
 	n, last := 0, h.Ops[len(h.Ops)-1].RequestID
 	for i := len(h.Ops) - 1; i >= 0; i-- {
