@@ -10,12 +10,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// libvirt gives a new disk the first free address of its definition, which may belong to a
-// temporarily removed disk.
-
-// AllocAddress adds an address to a new <disk> of the domain, if libvirt could choose the address
-// of a reserved (temporarily removed) disk. mayGrow permits an address on a new port, which
-// libvirt then adds.
+// AllocAddress adds an address to a new <disk> of the domain, if libvirt's choice, the first free
+// address of the definition, could belong to a reserved (temporarily removed) disk. mayGrow
+// permits an address on a new port, which libvirt then adds.
 func AllocAddress(domain, disk string, reserved []string, mayGrow bool) (string, error) {
 	d, err := ParseDisk(disk, nil)
 	if err != nil {
