@@ -124,9 +124,8 @@ func (m *Manager) Rejoined(ctx context.Context) error {
 	return err
 }
 
-// Wake continues the ops that wait for libvirt or the registry, and makes delayed retries of
-// migrations due soon. hypervisor means that libvirt is available again, registry that the
-// registry is.
+// Wake continues the ops that wait for libvirt or the registry, and soon makes the delayed retries
+// of migrations. hypervisor means that libvirt is available again, registry that the registry is.
 func (m *Manager) Wake(hypervisor, registry bool) {
 	if hypervisor {
 		m.runner.Wake(request.WaitHypervisor)

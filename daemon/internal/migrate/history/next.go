@@ -108,7 +108,7 @@ func (h *Migration) RequestState(requestID string) (state op.State, failure *api
 }
 
 // ShownState returns the State that callers see. A cancel that is about to be submitted counts as
-// begun: a caller would take the failure before it for the end.
+// begun: a caller would otherwise take the failure before the cancel for the migration's end.
 func (h *Migration) ShownState() (api.MigrationState, *api.Error) {
 	state, failure := h.State()
 	if todo, _, more := h.Next(); more && todo == move.GoalCancel {

@@ -135,7 +135,7 @@ func (h *Migration) refusedAtOnce(i int) bool {
 }
 
 // IsOver reports whether this host has finished a migration: a move that the registry leads is
-// finished here with the copy.
+// finished here once dst is copied.
 func IsOver(mig *api.Migration) bool {
 	return mig.State.Final() || (mig.LedByRegistry() && mig.State == api.MigrationCopied)
 }
