@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A host does its part only in these states of the registry's migration.
+// A step of this host is admitted only in these states of the registry's migration.
 var (
 	whileCopying = []api.MigrationState{api.MigrationCopying}
 	whilePaused  = []api.MigrationState{api.MigrationCompleting}
@@ -116,9 +116,10 @@ func turnToCopyLast(in *move.LiveInput, h *move.LiveHistory) error {
 	return nil
 }
 
-// onlyGuestsHave refuses a src that a domain other than a guest has: its writes are not tracked. A
-// domain that has run since the last look is usually still defined. After a refusal the guests
-// continue on src, which has everything.
+// onlyGuestsHave refuses src if a domain besides the move's guests, or the kernel, uses src, since
+// such writes are not tracked. A domain that ran since the previous check and is off again usually
+// still names src in its definition. After a refusal the guests continue on src, which has all
+// writes.
 func (e *Env) onlyGuestsHave(ctx context.Context, in *move.LiveInput) error {
 	stranger := func(what string) error {
 		return in.Refused(api.CodeVolumeInUse, "%s %s, which the registry does not know at it: what it writes, or has written since it was started, is in no copy; "+
@@ -174,7 +175,7 @@ func (e *Env) process(ctx context.Context, in *move.LiveInput, g move.LiveGuest)
 }
 
 // sameProcess returns the domain of a tracked guest, or nil for a guest that is still off. It
-// returns bitmap_lost for a guest that has another process than when its tracking began.
+// returns the error bitmap_lost for a guest that was started or stopped since its tracking began.
 func (e *Env) sameProcess(ctx context.Context, in *move.LiveInput, g move.LiveGuest, tracked []move.TrackedGuest) (*hv.Domain, error) {
 	i := slices.IndexFunc(tracked, func(t move.TrackedGuest) bool { return t.ID == g.ID })
 	if i < 0 {
@@ -204,8 +205,8 @@ func (e *Env) bitmaps(ctx context.Context, in *move.LiveInput, g move.LiveGuest)
 	return byName, nil
 }
 
-// liveHVError is HVError for a guest that may go off at any time. It makes the op look again at
-// the guest's bitmaps.
+// liveHVError is HVError for a guest that may stop at any time. If the guest is off, the op is
+// retried, and looks at the guest's process and bitmaps again.
 func (e *Env) liveHVError(in *move.LiveInput, err error) error {
 	switch {
 	case errors.Is(err, hv.ErrNotActive):

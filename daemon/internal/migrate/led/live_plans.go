@@ -7,9 +7,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// LivePlans are the plans of this host's part of a move while all guests write. Each step that
-// changes anything first asks the registry, which leads. A swap is never undone, nor is a copied
-// round, since its old bitmaps are removed. Other undone steps can be repeated.
+// LivePlans are the plans of this host's part of a move while all guests write. Steps that track,
+// swap bitmaps or copy first ask the registry, which leads, whether they are still wanted. No swap
+// is undone, and no copied round, since the bitmaps that the round copied are removed. Other
+// undone steps can be repeated.
 func (e *Env) LivePlans() []op.Plan {
 	generation := func(in *move.LiveInput) string { return in.GenerationPrefix() }
 	all := func(in *move.LiveInput) string { return in.Prefix() }

@@ -18,8 +18,8 @@ import (
 // the earlier limit after any crash. A save image would contain the limit, so it is removed before
 // the guest is saved.
 
-// throttle limits the guests' writes if the round requests it, unless the owner's limit is lower.
-// It returns a remark about other disks that get the limit too.
+// throttle limits the guests' writes if the request for the round has a limit. It keeps a lower
+// limit that the owner has set. It returns remarks about other disks that get the limit too.
 func (e *Env) throttle(ctx context.Context, in *move.LiveInput, h *move.LiveHistory) (with []string, err error) {
 	if in.WriteBytesPerSecond == 0 {
 		return nil, nil
@@ -47,7 +47,7 @@ func (e *Env) throttle(ctx context.Context, in *move.LiveInput, h *move.LiveHist
 }
 
 // unthrottle restores the guests' earlier limits. It leaves a limit that another program has set
-// since. A limit ends with its process.
+// since. A limit ends with the guest's process.
 func (e *Env) unthrottle(ctx context.Context, in *move.LiveInput, h *move.LiveHistory) error {
 	if len(h.Throttles) == 0 {
 		return nil

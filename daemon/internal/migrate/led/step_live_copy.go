@@ -26,7 +26,7 @@ const (
 	CopyLastStep  = "copy_last"
 )
 
-// keptSuffix, after a copy's key, makes the key of its kept units.
+// A copy's key with keptSuffix is the key of the copy's stored KeptUnits.
 const keptSuffix = "-kept"
 
 type roundOutput struct {
@@ -34,9 +34,9 @@ type roundOutput struct {
 	move.RemarkOutput
 }
 
-// stepCopyRound copies this host's share of the volume in round 0. In later rounds it copies the
-// guests' writes up to the round's swap. It can be repeated, since the old bitmaps exist until its
-// end.
+// stepCopyRound copies this host's share of the volume in round 0. In a later round it copies the
+// units that the guests wrote before the round's swap of bitmaps. It can be repeated, since the
+// old bitmaps exist until the step has ended.
 func (e *Env) stepCopyRound() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		h, err := e.history.Live(ctx, in, r.OpID())
@@ -135,7 +135,8 @@ func (e *Env) readBitmaps(ctx context.Context, in *move.LiveInput, tracked []mov
 	return all, nil
 }
 
-// dirtyBytes estimates the dirty bytes of bitmaps that still record. It omits guests that are off.
+// dirtyBytes estimates the dirty bytes of the bitmaps with this name, which still record writes.
+// It omits guests that are off.
 func (e *Env) dirtyBytes(ctx context.Context, in *move.LiveInput, name string) (sum int64, err error) {
 	for _, g := range in.Guests {
 		all, err := e.tracker.Tracking(ctx, g.ID, g.Target)
@@ -175,7 +176,8 @@ func (e *Env) mayWriteLiveDst(ctx context.Context, in *move.LiveInput) error {
 	return nil
 }
 
-// liveGuestStats sums the requests of all guests of this host, which wait for the same storage.
+// liveGuestStats sums the I/O statistics of the move's guests on this host: all of them wait for
+// the same storage.
 func (e *Env) liveGuestStats(in *move.LiveInput) func(context.Context) (*hv.DiskStats, error) {
 	return func(ctx context.Context) (*hv.DiskStats, error) {
 		var sum *hv.DiskStats
@@ -200,7 +202,7 @@ func (e *Env) liveGuestStats(in *move.LiveInput) func(context.Context) (*hv.Disk
 	}
 }
 
-// stepForgetRound removes the bitmaps of a round after its copy is on stable storage.
+// stepForgetRound removes the bitmaps that the round has copied. The copy is on stable storage.
 func (e *Env) stepForgetRound() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *move.LiveInput) error {
 		if in.Round == 0 {
@@ -215,8 +217,9 @@ func ranOn(in *move.LiveInput, g move.LiveGuest) *api.Error {
 	return in.Refused(api.CodeStateForbidden, "instance %s was suspended, and somebody has let it run on", g.Name).With("ran_on", true).With("instance_id", g.ID)
 }
 
-// stepReadLast reads and stores the paused guests' writes since the last swap. Then the processes
-// may end, with their bitmaps. From then on a new bitmap records, which must stay empty.
+// stepReadLast reads from the paused guests' bitmaps which units they wrote since the last swap,
+// and stores the list. First a new bitmap takes over, which must stay empty: a write in it means
+// that another program has resumed the guest. Then the processes may end, with their bitmaps.
 func (e *Env) stepReadLast() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		if err := e.onlyGuestsHave(ctx, in); err != nil {
@@ -257,8 +260,8 @@ func (e *Env) stepReadLast() op.Step {
 	return move.LiveStep(ReadLastStep, do, nil)
 }
 
-// stepCopyLast copies the units that stepReadLast has stored. src no longer changes, so a unit
-// that differs afterwards is an error.
+// stepCopyLast copies the units that stepReadLast has stored. src no longer changes, so a unit of
+// dst that differs from src afterwards is an error.
 func (e *Env) stepCopyLast() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		if err := e.nothingWritten(ctx, in); err != nil {
@@ -292,8 +295,8 @@ func (e *Env) stepCopyLast() op.Step {
 	return move.LiveStep(CopyLastStep, do, nil)
 }
 
-// nothingWritten returns an error if a guest has written since the last read, because another
-// program has resumed it. For a guest that is being saved, the save makes this check itself
+// nothingWritten returns an error if a guest has written since stepReadLast: another program has
+// resumed the guest. For a guest that is being saved, the save makes this check itself
 // (StoodStill).
 func (e *Env) nothingWritten(ctx context.Context, in *move.LiveInput) error {
 	for _, g := range in.Guests {
@@ -320,8 +323,8 @@ func (e *Env) nothingWritten(ctx context.Context, in *move.LiveInput) error {
 	return nil
 }
 
-// stepEndLive removes the bitmaps of a generation and the kept units of its rounds. The op has
-// waited for a running copy, which also has the volume's key.
+// stepEndLive removes the write limits, the bitmaps and the kept units of a generation or of the
+// whole move. No copy runs meanwhile, since its op has the volume's key too.
 func (e *Env) stepEndLive(prefix, copies func(*move.LiveInput) string) op.Step {
 	do := func(ctx context.Context, r *op.Run, in *move.LiveInput) error {
 		h, err := e.history.Live(ctx, in, r.OpID())
@@ -343,8 +346,8 @@ func (e *Env) stepUnguardAll() op.Step {
 	return move.LiveStep("unguard", func(_ context.Context, _ *op.Run, in *move.LiveInput) error { return e.clearLiveGuards(in) }, nil)
 }
 
-// stepAdmitUntrack refuses to untrack guests that the registry still wants tracked. It accepts a
-// migration that the registry does not know, or moves by another method.
+// stepAdmitUntrack refuses to stop tracking while the registry's migration, with method live, is
+// copying. A migration that the registry does not know may be untracked.
 func (e *Env) stepAdmitUntrack() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *move.LiveInput) error {
 		row, err := e.registry.Migration(ctx, in.MigrationID)

@@ -76,8 +76,8 @@ func (e *Env) stepTrack() op.Step {
 	return move.LiveStep(TrackStep, do, undo)
 }
 
-// trackGuest makes sure that a guest's bitmap records, and returns the guest's process, or "" for
-// a guest that is off.
+// trackGuest makes sure that a bitmap records the guest's writes, and returns the guest's process,
+// or "" for a guest that is off.
 func (e *Env) trackGuest(ctx context.Context, in *move.LiveInput, g move.LiveGuest) (string, error) {
 	before, _, err := e.process(ctx, in, g)
 	if err != nil || before == "" {
@@ -103,8 +103,8 @@ func (e *Env) trackGuest(ctx context.Context, in *move.LiveInput, g move.LiveGue
 	return before, nil
 }
 
-// stepUnguardTracked allows tracked guests to start again. A guest that is off stays guarded until
-// the next generation.
+// stepUnguardTracked allows tracked guests to start again. A guest that is off stays guarded,
+// since no bitmap would record its writes.
 func (e *Env) stepUnguardTracked() op.Step {
 	do := func(_ context.Context, r *op.Run, in *move.LiveInput) error {
 		var tracked []move.TrackedGuest

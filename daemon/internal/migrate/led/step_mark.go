@@ -15,7 +15,7 @@ import (
 )
 
 // LiveMark returns the text that the copy host writes to the beginning of a new dst before any
-// host copies. Other hosts find the text if their path has the same image. The first round
+// host copies. A host that finds the text at dst's path has the same image there. The first round
 // overwrites it.
 func LiveMark(migrationID string) string {
 	return "Volferry: the destination of migration " + migrationID + ", to which nothing was copied yet.\n"

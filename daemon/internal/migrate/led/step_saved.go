@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// purpose is what a step does for a move, and when the registry still wants that, by its migration
-// and volume.
+// A purpose is the action of a step, and a test of the registry's migration and volume: whether
+// the registry still wants the action.
 type purpose struct {
 	verb string
 	is   func(s *move.Spec, row *api.Migration, vol *api.Volume) bool
@@ -110,15 +110,15 @@ func evaluate(ctx context.Context, r *op.Run, question predicate) (bool, error) 
 	return question(ctx, s)
 }
 
-// These steps surround the copy: no process has src open before it, and none has had src open
-// after it.
+// These steps check before and after the copy that no process has src open, and after it that src
+// was not written meanwhile.
 const (
 	ClosedStep      = "closed"
 	StillClosedStep = "still_closed"
 )
 
-// StepClosed makes sure that no process of this host has src open, and drops this host's cache of
-// src, which other hosts have written.
+// StepClosed makes sure that no process of this host has src open. It drops this host's cache of
+// src, since other hosts may have written to src.
 func (e *Env) StepClosed(name string) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error {
 		if err := e.closed(ctx, s); err != nil {
@@ -129,8 +129,8 @@ func (e *Env) StepClosed(name string) op.Step {
 	return move.Step(name, do, nil, nil)
 }
 
-// UnwrittenSinceClosed makes a step after the copy refuse a src that was written since the step
-// before the copy. Only this detects a domain that was started and is off again.
+// UnwrittenSinceClosed makes a step after the copy refuse a src that was written since ClosedStep.
+// Only this check detects a domain that was started and is off again.
 func (e *Env) UnwrittenSinceClosed(st op.Step) op.Step {
 	return seal.Followed(st, func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		var was seal.LeftSrcNote
@@ -145,8 +145,8 @@ func (e *Env) UnwrittenSinceClosed(st op.Step) op.Step {
 	})
 }
 
-// closed refuses a src that this host has open: in a running domain, by libvirt or the kernel, or
-// as a mount or device.
+// closed refuses a src that this host has open: in a running domain, as libvirt or the kernel
+// shows, or as a mount or device.
 func (e *Env) closed(ctx context.Context, s *move.Spec) error {
 	doms, err := e.domains.Domains(ctx)
 	if err != nil {
@@ -179,8 +179,8 @@ func (e *Env) HasCopy(ctx context.Context, s *move.Spec) (bool, error) {
 	return e.history.Copied(ctx, s)
 }
 
-// ForgettingUndo makes the undo of a copy drop its cursor before dst is removed: otherwise the
-// next copy would continue in the middle of an empty dst.
+// ForgettingUndo makes the undo of a copy remove the copy's cursor before dst is removed.
+// Otherwise the next copy would continue in the middle of an empty dst.
 func (e *Env) ForgettingUndo(st op.Step) op.Step {
 	st.Undo = e.StepForget().Do
 	return st

@@ -50,7 +50,7 @@ func (e *Env) Bitmaps(ctx context.Context, instance, path string) ([]hv.StoredBi
 	return all, nil
 }
 
-// HasBitmap reports whether all has a bitmap with this name.
+// HasBitmap reports whether the list has a bitmap with this name.
 func HasBitmap(all []hv.StoredBitmap, name string) bool {
 	return slices.ContainsFunc(all, func(b hv.StoredBitmap) bool { return b.Name == name })
 }
@@ -78,8 +78,8 @@ func BitmapNames(all []hv.StoredBitmap) string {
 	return text
 }
 
-// RemoveBitmap returns the command that removes a dirty bitmap, with the image open in the
-// instance or in no process.
+// RemoveBitmap returns the command that removes a dirty bitmap: through the instance's QEMU if it
+// has the image open, otherwise from the file.
 func RemoveBitmap(instanceName string, b hv.StoredBitmap) string {
 	if instanceName == "" || b.Node == "" {
 		return shell.Line("qemu-img", "bitmap", "-f", string(api.FormatQcow2), "--remove", "--", b.Path, b.Name)
@@ -141,8 +141,8 @@ func (e *Env) MayLeave(ctx context.Context, s *move.Spec, to move.Direction, act
 	return e.CheckBitmapsKept(ctx, s, active)
 }
 
-// RemarkBitmaps adds a remark about the bitmaps that a cancel with the instance off loses: a fold
-// moves no bitmaps, and src lacks those made in the overlay.
+// RemarkBitmaps adds a remark about bitmaps that were made in the overlay: a cancel with the
+// instance off loses them, since a fold moves no bitmaps to src.
 func (e *Env) RemarkBitmaps(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction) error {
 	if to.End != move.OnSrc {
 		return nil
@@ -185,8 +185,8 @@ func errOrLost(s *move.Spec, lost []hv.StoredBitmap, err error) error {
 		lost[0].Path, BitmapNames(lost), s.VolumeName, s.CancelCommand(), RemoveBitmap(s.InstanceName, lost[0]))
 }
 
-// CheckNoBitmapAppeared refuses the switch to the overlay if src has a dirty bitmap that preflight
-// lacked.
+// CheckNoBitmapAppeared refuses the switch to the overlay if src has a dirty bitmap that was made
+// since preflight.
 func (e *Env) CheckNoBitmapAppeared(ctx context.Context, s *move.Spec) error {
 	if s.Src.Format != api.FormatQcow2 {
 		return nil

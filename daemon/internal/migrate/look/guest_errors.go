@@ -29,8 +29,7 @@ func SnapshotsLost(s *move.Spec, dom *hv.Domain) *api.Error {
 }
 
 // AtRest refuses an instance that is off and may return with other disks than its definition
-// names: its guest was moved to another host, or its managed save image has the disks of that
-// time.
+// names: its guest was moved to another host, or has a managed save image with earlier disks.
 func AtRest(s *move.Spec, disk *move.DiskState) error {
 	if disk.Active || !disk.Dom.ManagedSave {
 		return request.AtHome("cannot go on with the migration of volume "+s.VolumeName, disk.Dom)
@@ -91,9 +90,8 @@ func mend(s *move.Spec, disk *move.DiskState) []string {
 	return nil
 }
 
-// OverlayLeft returns the error of an op that brings the disk back to src although it is on the
-// overlay, or would be after the next start: a guest was started there, and the overlay may have
-// newer writes.
+// OverlayLeft returns the error for a disk that should be back on src, but is on the overlay or
+// will be at the next start: a guest was started on the overlay, which may have newer writes.
 func OverlayLeft(s *move.Spec, disk *move.DiskState) *api.Error {
 	commands := move.CommitCommands(s, s.Src.Path, disk.Dom.State != hv.StatePaused)
 	where := "runs on"
@@ -106,17 +104,17 @@ func OverlayLeft(s *move.Spec, disk *move.DiskState) *api.Error {
 		s.InstanceName, s.Place(move.OnSrc), where, s.Place(move.OnOverlay), move.Quoted(commands), s.WhichCommand()), commands...)
 }
 
-// EitherHasMore returns the error for a guest with a process that ended in its switch. The guest
-// may have written only to the end, if another program resumed it, or only to the overlay, if it
-// was started there since.
+// EitherHasMore returns the error for a guest that went off during its switch. The guest may have
+// written only to the image that it was switched to, if another program resumed it, or only to the
+// overlay, if it was started there since.
 func EitherHasMore(s *move.Spec, to move.Direction) *api.Error {
 	return api.Errorf(api.CodeChainChanged,
 		"instance %s went off while its disk was switched to %s, and that and %s do not read the same, or may not: either may have what the other lacks. Nothing was deleted; with the instance off, look at both, write that which is right over the other as docs/how-to/recover.md says (A guest that was resumed in the switch), and call again; `%s` shows what is known",
 		s.InstanceName, to.Image(s).Path, s.Top(), s.WhichCommand())
 }
 
-// OverlayHasData returns the error for the overlay of an undone start: it has data (why is nil),
-// or why it is another file.
+// OverlayHasData returns the error for an overlay that the undo of a start must not delete: it has
+// data (why is nil), or it is another file (the error why).
 func OverlayHasData(s *move.Spec, why error) *api.Error {
 	is := "a guest was started on it and put back since, and its writes are there alone"
 	if why != nil {
@@ -131,7 +129,8 @@ func OverlayHasData(s *move.Spec, why error) *api.Error {
 // SnapshotSection is the section of the page Recover about snapshots of other programs.
 const SnapshotSection = "A snapshot over a disk that moves"
 
-// SnapshotAdvice describes how to merge the images over the guest's image, "" if there are none.
+// SnapshotAdvice describes how to merge another program's snapshots into the guest's image, "" if
+// there are none.
 func SnapshotAdvice(s *move.Spec, disk *move.DiskState) string {
 	fold := FoldCommands(s, disk)
 	if fold == nil {
@@ -144,8 +143,8 @@ func SnapshotAdvice(s *move.Spec, disk *move.DiskState) string {
 		over, chain[0].Path, move.Quoted(fold), shell.Line("virsh", "snapshot-list", "--", s.InstanceName), shell.Line("virsh", "snapshot-delete", "--metadata", "--", s.InstanceName, "NAME"))
 }
 
-// FoldCommands returns the commands that fold the images over the guest's image into it, nil if
-// there are none.
+// FoldCommands returns the commands that merge another program's snapshots into the guest's image,
+// nil if there are none.
 func FoldCommands(s *move.Spec, disk *move.DiskState) []string {
 	if !disk.Active || !Under(s, disk.Dom.LiveDisk(s.Target)) {
 		return nil
@@ -225,9 +224,10 @@ func (e *Env) dstIsFull(s *move.Spec, into hv.Image) bool {
 	return err == nil && free < fullBelow
 }
 
-// JobFailed returns the error for a job that ended while it was watched. A fold, which is short,
-// is repeated, unless dst is full. A mirror could meet the same error after hours, so a person
-// must look at it, unless the guest's process is ending: libvirt ends the jobs first.
+// JobFailed returns the error for a block job that ended early while it was watched. The op of a
+// fold, which is short, is planned again, unless dst is full. A mirror could fail again after
+// hours, so an operator decides, unless the guest goes off: libvirt ends a dying guest's jobs
+// first.
 func (e *Env) JobFailed(ctx context.Context, s *move.Spec, into hv.Image, run int) error {
 	if e.dstIsFull(s, into) {
 		return e.guestErrorAfter(ctx, s, run, DestroyNotice, api.Errorf(api.CodeNoSpace, "%s. Make room there and complete again, or take the move back",
@@ -263,8 +263,8 @@ func (e *Env) GuestError(ctx context.Context, s *move.Spec, err error) error {
 	return e.guestErrorAfter(ctx, s, 0, DeathNotice, err)
 }
 
-// guestErrorAfter is GuestError for a call in this run of the guest (0 if unknown), and detects a
-// restarted guest.
+// guestErrorAfter is GuestError for a call in this run of the guest (0 if unknown). It also
+// detects that the guest was restarted.
 func (e *Env) guestErrorAfter(ctx context.Context, s *move.Spec, run int, notice time.Duration, err error) error {
 	if typed := e.move.HVError(err); typed != err { //nolint:errorlint // errors.Is would accept a wrapped error
 		return typed
@@ -290,8 +290,7 @@ func (e *Env) guestErrorAfter(ctx context.Context, s *move.Spec, run int, notice
 	return cmp.Or(gone, err)
 }
 
-// CheckNotSaved refuses the switch of a guest that was saved while its volume was copied. A
-// restored guest can be switched.
+// CheckNotSaved refuses the switch of a guest that was saved during the copy and is not restored.
 func (e *Env) CheckNotSaved(ctx context.Context, s *move.Spec) error {
 	if s.Method != move.MethodOverlay {
 		return nil

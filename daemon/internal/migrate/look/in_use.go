@@ -62,10 +62,10 @@ func HVRefusal(err error) error {
 	return err
 }
 
-// SrcNotInUse refuses a src that another user on this host has besides the migration's instance.
-// The registry knows no such user, but a domain that was never adopted, or was forgotten, would
-// write to src during the copy, and keep src. It is called before a migration begins and before
-// the switch, since definitions may change meanwhile.
+// SrcNotInUse refuses a src with another user on this host than the migration's instance. The
+// registry does not know a domain that was never adopted, or was forgotten. Such a domain would
+// write to src during the copy, and keep src. SrcNotInUse is called before a migration begins and
+// before the switch, since definitions may change meanwhile.
 func (e *Env) SrcNotInUse(ctx context.Context, s *move.Spec) error {
 	user, err := e.UserOf(ctx, s.Src.Path, s.InstanceID)
 	if err != nil {
@@ -74,9 +74,9 @@ func (e *Env) SrcNotInUse(ctx context.Context, s *move.Spec) error {
 	return srcInUse(s, user)
 }
 
-// OthersHaveSrc refuses a src at an address if it has other users, before src is copied or
-// checked: nothing shows their writes later. First the witnesses must agree, since an unknown
-// client may be the guest itself. While a job runs it does not ask QEMU.
+// OthersHaveSrc makes the check of SrcNotInUse before src is copied or checked. For a network src
+// (NBD, RBD) libvirt and QEMU must first agree about the guest's images, since an unknown client
+// may be the guest itself. While a block job runs, a network src is not checked.
 func (e *Env) OthersHaveSrc(ctx context.Context, s *move.Spec) error {
 	if s.SrcKind().Witnessed || !s.Attached() {
 		return e.SrcNotInUse(ctx, s)
@@ -91,8 +91,8 @@ func (e *Env) OthersHaveSrc(ctx context.Context, s *move.Spec) error {
 	return e.SrcNotInUse(ctx, s)
 }
 
-// EndNotInUse refuses a fold into an end at an address if another instance has the end: QEMU locks
-// files and devices, but not addresses.
+// EndNotInUse refuses to fold the overlay into an NBD or RBD image that another instance has: QEMU
+// locks only files and devices.
 func (e *Env) EndNotInUse(ctx context.Context, s *move.Spec, to move.Direction) error {
 	switch {
 	case to.Kind(s).Witnessed:
@@ -148,7 +148,7 @@ func (e *Env) CheckFree(ctx context.Context, path string, self location.Self) er
 }
 
 // CheckSrcNotInUse is SrcNotInUse with errors for a caller of the API. The instances with the ids
-// except may have src.
+// in except may have src.
 func (e *Env) CheckSrcNotInUse(ctx context.Context, s *move.Spec, except ...string) error {
 	user, err := e.UserOf(ctx, s.Src.Path, except...)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// MayCopyBehind refuses a copy of the overlay into a dst over base images by a QEMU that may omit
-// zeros there (hv.CopySkipsZeros).
+// MayCopyBehind refuses to fold the overlay into a dst over base images if the guest's QEMU may
+// omit zeros there (hv.CopySkipsZeros).
 func (e *Env) MayCopyBehind(ctx context.Context, s *move.Spec) error {
 	v, err := e.processes.QEMUVersion(ctx, s.InstanceID)
 	switch {

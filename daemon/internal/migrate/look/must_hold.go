@@ -12,24 +12,23 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// MustHold reports whether the guest has to be suspended while a job of the migration begins. Some
-// versions of QEMU miss writes of a guest in that time (hv.JobStart.LosesWrites):
+// MustHold reports whether the guest has to be suspended while a block job of the migration begins.
+// Some versions of QEMU miss a guest's writes in that time (hv.JobStart.LosesWrites):
 //
 //   - After QEMU has inserted its filter over the disk, with all requests drained, until mirror_run
 //     has scanned the disk, the filter knows no job: a write passes it and marks nothing dirty. If
 //     the scan passed the blocks of the write before they were allocated, they are never copied.
 //   - libvirt's suspend is QEMU's stop, which returns when all requests of all disks have ended and
-//     the images are flushed. Until it is resumed a guest has no requests in flight and begins
-//     none, and no other program writes to the disk.
+//     the images are flushed. Until it is resumed a guest begins none.
 //   - The filter knows the job before QEMU sets the job's length, which is 0 until then, or reports
 //     that the job is ready (hv.Job.Tracking). A later write is copied, or marked dirty.
 //
-// So a job misses nothing if the guest is suspended before the job begins, and until the job was
-// seen to track. A full copy of one raw image copies every block, so a missed write does no harm
-// there.
+// So a job misses nothing if the guest is suspended before the job begins, and until the job is
+// seen to track writes. A full copy of one raw image copies every block, so a missed write does no
+// harm there.
 //
-// Other versions may die of a write of an I/O thread before the scan (hv.JobStart.KillsGuest).
-// They, too, are safe once the job was seen to track.
+// Other versions may crash by an I/O thread's write before the scan (hv.JobStart.KillsGuest), but
+// not once the job is seen to track writes.
 func (e *Env) MustHold(ctx context.Context, s *move.Spec) (bool, error) {
 	v, err := e.processes.QEMUVersion(ctx, s.InstanceID)
 	switch {
@@ -56,7 +55,8 @@ func (e *Env) MustHold(ctx context.Context, s *move.Spec) (bool, error) {
 	return dom.IOThreads, nil
 }
 
-// MayBeginUnheld has the op planned again if the guest has to be suspended for the job's begin.
+// MayBeginUnheld returns an error that has the op planned again if the guest must be suspended
+// while the block job begins.
 func (e *Env) MayBeginUnheld(ctx context.Context, s *move.Spec) error {
 	hold, err := e.MustHold(ctx, s)
 	if err != nil || !hold {

@@ -81,8 +81,7 @@ func (e *Env) CheckOpens(ctx context.Context, s *move.Spec, path string) error {
 	return e.mayOpen(s, user, path)
 }
 
-// DoneIfOpens returns the observation of a made image, or not done if CheckOpens refuses the
-// image.
+// DoneIfOpens returns not done, instead of done, for a made image that CheckOpens refuses.
 func (e *Env) DoneIfOpens(ctx context.Context, s *move.Spec, path string, is op.Observation, err error) (op.Observation, error) {
 	if err != nil || is != op.Done {
 		return is, err

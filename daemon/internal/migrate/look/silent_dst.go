@@ -34,13 +34,14 @@ const (
 	leavePoll  = 20 * time.Millisecond
 )
 
-// DstAnswers returns an error if dst does not answer. It does not change the job.
+// DstAnswers returns an error if the NBD server of dst does not answer. It does not change the
+// block job.
 func (e *Env) DstAnswers(ctx context.Context, s *move.Spec) error {
 	return dstIsSilent(ctx, s, e.images.Answers(ctx, s.Dst.Path))
 }
 
-// DstStillAnswers asks dst right before the guest is suspended. Without an answer the op is
-// planned again: then the job's step waits for dst.
+// DstStillAnswers is called right before the guest is suspended. If dst does not answer, the op is
+// planned again, and its step for the block job waits for dst.
 func (e *Env) DstStillAnswers(ctx context.Context, s *move.Spec) error {
 	if err := e.DstAnswersQuickly(ctx, s); err != nil {
 		return &move.WorldChangedError{What: err.Error()}
@@ -48,16 +49,16 @@ func (e *Env) DstStillAnswers(ctx context.Context, s *move.Spec) error {
 	return nil
 }
 
-// DstAnswersQuickly is DstAnswers for a paused guest, or while a fence or a stop of the daemon
-// waits.
+// DstAnswersQuickly is DstAnswers with a short timeout, because a paused guest, a fence or the
+// daemon's stop waits.
 func (e *Env) DstAnswersQuickly(ctx context.Context, s *move.Spec) error {
 	asking, cancel := context.WithTimeout(ctx, quickAnswer)
 	defer cancel()
 	return dstIsSilent(ctx, s, e.images.Answers(asking, s.Dst.Path))
 }
 
-// LeaveSilentDstInPause ends our job into a dst that does not answer, and returns an error. The
-// guest is suspended: no write is under way that could make QEMU die.
+// LeaveSilentDstInPause returns an error if dst does not answer, after it has ended our job into
+// dst. The guest is suspended: no write is under way that could make QEMU die.
 func (e *Env) LeaveSilentDstInPause(ctx context.Context, s *move.Spec) error {
 	silent := e.DstAnswersQuickly(ctx, s)
 	if silent == nil || ctx.Err() != nil {
@@ -66,9 +67,10 @@ func (e *Env) LeaveSilentDstInPause(ctx context.Context, s *move.Spec) error {
 	return cmp.Or(e.leaveDst(ctx, s), silent)
 }
 
-// LeaveSilentDst ends our job into a dst that does not answer, at once, since the operator has
-// requested a cancel. If the guest dies of it, its flushed writes are in the overlay, as after any
-// crash. A job that makes progress has an answering dst, even if dst answers no other client.
+// LeaveSilentDst ends our block job at once if dst does not answer, since the operator has
+// requested a cancel. If QEMU dies of that, the guest's flushed writes are in the overlay, as
+// after any crash. While the job makes progress dst counts as answering, even if it answers no
+// other client.
 func (e *Env) LeaveSilentDst(ctx context.Context, s *move.Spec) error {
 	if !s.DstKind().Severable {
 		return nil
@@ -112,9 +114,9 @@ type Silence struct {
 	asked, since time.Time
 }
 
-// Heard asks dst, at most once per SilentAfter. After silentBound without an answer it ends our
-// job, unless the guest's QEMU would die of that, and returns an error. waits describes why the
-// guest waits, or is "".
+// Heard checks at most once per SilentAfter whether dst answers. After silentBound without an
+// answer it ends our job, unless the guest's QEMU would die of that, and returns an error. The
+// result waits describes why the guest waits, or is "".
 func (w *Silence) Heard(ctx context.Context, e *Env, s *move.Spec) (waits string, err error) {
 	if now := e.now(); now.Sub(w.asked) >= SilentAfter {
 		silent := e.images.Answers(ctx, s.Dst.Path)

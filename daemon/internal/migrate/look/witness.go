@@ -17,18 +17,19 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// OpenImages has the images of a migration that the guest's process has open. This is the second
-// witness besides libvirt: the kernel, or QEMU for images at addresses.
+// OpenImages has the images of a migration that the guest's process has open, as the kernel shows
+// or, for NBD and RBD images, QEMU.
 type OpenImages struct {
 	process           bool // it exists
 	Src, Overlay, Dst bool
 	SrcWritable       bool
-	// unasked: QEMU could not be asked about images at addresses. They count as open for writing.
+	// unasked: QEMU could not be asked about NBD and RBD images, which count as open for writing.
 	unasked bool
 	pid     int // of the process, if it has one of the images open
 }
 
-// OpenImages asks the second witness about the guest's process, with errors typed for the runner.
+// OpenImages asks the kernel and QEMU which images the guest's process has open, with errors typed
+// for the runner.
 func (e *Env) OpenImages(ctx context.Context, s *move.Spec) (*OpenImages, error) {
 	paths := []string{s.Src.Path, s.Dst.Path}
 	if s.Overlay != "" {
@@ -51,9 +52,9 @@ func (e *Env) OpenImages(ctx context.Context, s *move.Spec) (*OpenImages, error)
 	return open, nil
 }
 
-// Position returns the position of the disk in the process, or Foreign if the open images do not
-// show it. A job into dst has dst open although the guest is not on dst. After the pivot QEMU has
-// the old images open until libvirt makes it close them.
+// Position returns the chain that the guest's process has for the disk, or Foreign if the open
+// images do not show it. QEMU has dst open during a job into dst, although the guest is not on
+// dst. After the pivot it has the old images open until libvirt makes it close them.
 func (o *OpenImages) Position(s *move.Spec) move.Position {
 	switch {
 	case s.Background() && o.Dst && !o.Overlay:
@@ -74,8 +75,8 @@ func (o *OpenImages) Position(s *move.Spec) move.Position {
 // pivoted while QEMU still has the overlay open.
 func (o *OpenImages) mayBeCommitted() bool { return o.Overlay && o.SrcWritable }
 
-// oneSided names the other image that the disk may be on after the pivot of a background job. It
-// returns "" if both images have all writes.
+// oneSided names the image (source or destination) that the guest may be on instead of the
+// overlay, while only one of the two gets its writes. Otherwise it returns "".
 func (o *OpenImages) oneSided(s *move.Spec) string {
 	switch {
 	case o.mayBeCommitted():
@@ -107,9 +108,9 @@ func (o *OpenImages) String() string {
 	return "its process has " + strings.Join(open, " and ") + " open"
 }
 
-// Agrees reports whether libvirt and the kernel can both be right about the disk. A foreign chain
-// always agrees. A job that is ending never agrees: its call is under way, or libvirtd died and
-// does not learn of the end.
+// Agrees reports whether libvirt and the open images can both be right about the disk. A chain
+// that another program has changed always agrees. A block job that is ending never agrees:
+// libvirt's call is under way, or libvirtd died and does not notice the end.
 func (o *OpenImages) Agrees(s *move.Spec, disk *move.DiskState) bool {
 	switch {
 	case !disk.Active:
@@ -135,7 +136,7 @@ type WitnessesDisagreeError struct {
 	// At is the position of the disk in the process, Config its position at the next start.
 	At, Config move.Position
 	state      hv.State // as libvirt reports it
-	// OneSided: the disk may be at the end of the job, or still on the overlay, and only one of
+	// OneSided: the disk may be on the image of the job, or still on the overlay, and only one of
 	// them gets the guest's new writes.
 	OneSided bool
 }
@@ -143,20 +144,21 @@ type WitnessesDisagreeError struct {
 func (disagreed *WitnessesDisagreeError) Error() string { return disagreed.Why.Message }
 func (disagreed *WitnessesDisagreeError) Unwrap() error { return disagreed.Why }
 
-// Agreement is how long the witnesses are asked until they agree; agreementInPause is for a guest
-// that is paused meanwhile.
+// Agreement is how long libvirt and the kernel are asked until they agree about the guest's
+// images; agreementInPause is for a guest that is paused meanwhile.
 var (
 	Agreement        = witness.Retry{Poll: 20 * time.Millisecond, Bound: 10 * time.Second}
 	agreementInPause = witness.Retry{Poll: 20 * time.Millisecond, Bound: 3 * time.Second}
 )
 
-// ConfirmDisk is ReadDisk, confirmed by the second witness, with errors typed for the runner.
+// ConfirmDisk is ReadDisk, but returns an error if the open images of the guest's process
+// contradict libvirt's view. Errors are typed for the runner.
 func (e *Env) ConfirmDisk(ctx context.Context, s *move.Spec) (*move.DiskState, error) {
 	return e.confirmDiskWithin(ctx, s, Agreement)
 }
 
-// ConfirmDiskOfPaused is ConfirmDisk for a guest that may be paused meanwhile. It asks for a
-// shorter time if a disagreement lets the guest be resumed.
+// ConfirmDiskOfPaused is ConfirmDisk for a guest that may be paused meanwhile. It gives up sooner
+// if the paused guest can be resumed after a disagreement.
 func (e *Env) ConfirmDiskOfPaused(ctx context.Context, s *move.Spec) (*move.DiskState, error) {
 	disk, err := e.confirmDiskWithin(ctx, s, agreementInPause)
 	var disagreed *WitnessesDisagreeError
@@ -228,8 +230,8 @@ func lost(s *move.Spec, open *OpenImages) *api.Error {
 		s.InstanceName, open, open.pid, s.MigrationID), move.KillCommand(s, open.pid))
 }
 
-// UnknownCommit returns an error if QEMU may run a commit into src that libvirt does not know: it
-// has src open for writing.
+// UnknownCommit returns an error if QEMU may run a commit into src that libvirt does not know:
+// QEMU has src open for writing, and libvirt has no job.
 func (e *Env) UnknownCommit(ctx context.Context, s *move.Spec) error {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil || !MaybeUnderCommit(disk) {
@@ -265,8 +267,8 @@ func (e *Env) notOpen(ctx context.Context, doms []hv.Domain, path string) error 
 	return nil
 }
 
-// MayRelease makes sure that the witnesses agree before the registry ends the migration, and other
-// requests may use src, dst or the volume.
+// MayRelease makes sure that libvirt and the kernel agree about the guest's images, before the
+// registry ends the migration, and other requests may use src, dst or the volume.
 func (e *Env) MayRelease(ctx context.Context, s *move.Spec) error {
 	if !s.Attached() {
 		return nil

@@ -44,7 +44,7 @@ func (c *chainProblems) put(id, instanceName string, p *api.ChainProblem) (chang
 }
 
 // chainGlances has, by migration, the disks of open migrations and their expected top images.
-// WatchChains fills it, since a glance does not read the journal.
+// WatchChains fills it for its quick looks at top images, which do not read the journal.
 type chainGlances map[string]chainGlance
 
 type chainGlance struct{ instanceID, target, top string }

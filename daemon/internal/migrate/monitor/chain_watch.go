@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ChainProblems returns the watch's problems, ordered by instance name.
+// ChainProblems returns the problems that WatchChains has found, ordered by instance name.
 func (m *Monitor) ChainProblems() []ChainProblem {
 	m.chains.mu.Lock()
 	defer m.chains.mu.Unlock()
@@ -76,19 +76,19 @@ func (m *Monitor) WatchChains(ctx context.Context) error {
 	}
 }
 
-// lookAtChains looks at the open migrations that match the callback of. With over it also looks at
-// ended ones, since a daemon that died may have left a guard.
-func (m *Monitor) lookAtChains(ctx context.Context, of func(*history.Migration) bool, over bool) {
+// lookAtChains looks at each open migration if matches returns true. If ended is true, it also
+// looks at ended migrations, since a daemon that died may have left a guard.
+func (m *Monitor) lookAtChains(ctx context.Context, matches func(*history.Migration) bool, ended bool) {
 	ids, err := m.history.IDs(ctx)
 	for _, id := range ids {
-		if m.history.HasEnded(id) && !over && m.chains.of(id) == nil {
+		if m.history.HasEnded(id) && !ended && m.chains.of(id) == nil {
 			continue
 		}
 		var h *history.Migration
 		if h, err = m.history.Load(ctx, id); err != nil {
 			break
 		}
-		if overlay.Watched(&h.Spec) && of(h) {
+		if overlay.Watched(&h.Spec) && matches(h) {
 			m.keepGlance(h)
 			m.lookAtChain(ctx, h)
 		}
@@ -154,8 +154,8 @@ func (m *Monitor) lookBesideCopy(ctx context.Context, h *history.Migration, copy
 	}
 }
 
-// noteChain stores the problem of a migration, or nil. It sets the guard if the problem requires
-// it, and otherwise clears the guard.
+// noteChain stores the problem of a migration's chain; nil means none. It guards the instance if
+// the problem requires a guard, and otherwise clears the guard.
 func (m *Monitor) noteChain(s *move.Spec, problem *api.ChainProblem) {
 	guards := m.guards
 	if problem == nil || !problem.Guarded {
@@ -179,8 +179,8 @@ func (m *Monitor) noteChain(s *move.Spec, problem *api.ChainProblem) {
 	m.watch.Notify(s.MigrationID)
 }
 
-// MayStart refuses the start of an instance without the chain that has its newest writes. It looks
-// at the chain itself, since the watch may not have seen the problem yet.
+// MayStart refuses the start of an instance if its chain lacks its newest writes. It looks at the
+// chain itself, since WatchChains may not have seen the problem yet.
 func (m *Monitor) MayStart(ctx context.Context, instanceID string) error {
 	err := m.history.EachOpen(ctx, func(h *history.Migration) error {
 		if h.Spec.InstanceID != instanceID || !overlay.Watched(&h.Spec) {
@@ -214,5 +214,5 @@ func (m *Monitor) chainProblem(ctx context.Context, h *history.Migration) (probl
 	return m.overlay.UnderSnapshot(ctx, &h.Spec)
 }
 
-// ProblemOf returns the watch's problem of a migration's chain, or nil.
+// ProblemOf returns the problem of a migration's chain that WatchChains has found, or nil.
 func (m *Monitor) ProblemOf(migrationID string) *api.ChainProblem { return m.chains.of(migrationID) }

@@ -67,8 +67,8 @@ func (m *Monitor) nextOverlayEvent(ctx context.Context, events <-chan hv.Event) 
 	}
 }
 
-// besideIOErrors reports whether a lifecycle event cannot come from an I/O error, which has its
-// own event. Such an event may come in the pause of a switch, which a look would prolong: libvirt
+// besideIOErrors reports whether a lifecycle event cannot come from an I/O error. Such an event
+// may come from the pause of a switch. A look at the guest would prolong that pause: libvirt
 // answers one question about a domain at a time.
 func besideIOErrors(e hv.Event) bool { return e.Detail == "suspended" || e.Detail == "defined" }
 

@@ -25,8 +25,8 @@ type ioStop struct {
 	resumeAfter time.Time
 }
 
-// ioStops has the ioStop of each migration. A restart of the daemon loses the count of resumes,
-// and that an overlay was full if it has space at the next look.
+// ioStops has the ioStop of each migration. A restart of the daemon loses the count of resumes
+// and, if an overlay has space again, that it was full.
 type ioStops struct {
 	mu   sync.Mutex
 	byID map[string]*ioStop

@@ -13,11 +13,12 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Misnamed returns the disks of an instance that is off where a migration's overlay has the newest
-// writes and the definition does not name it, each with the chain to name. The caller holds the
-// instance's key. Misnamed returns an error if an op of the migration has stopped at the disk, or
-// if src was written since, so that the overlay does not match it. For a src without a record of
-// writes, srcUnwritten is a person's statement that src was not written.
+// Misnamed returns the disks of an instance that is off if a migration's overlay has the newest
+// writes and the definition does not name the overlay. Each disk has the chain that the definition
+// must name. The caller holds the instance's key. Misnamed returns an error if an op of the
+// migration, besides a copy, has not ended, or if src was written since, so that the overlay does
+// not match it. If writes to src are not recorded, srcUnwritten is a person's statement that src
+// was not written.
 func (m *Monitor) Misnamed(ctx context.Context, instanceID string, srcUnwritten bool) (out []hv.NamedChain, err error) {
 	err = m.history.EachOpen(ctx, func(h *history.Migration) error {
 		s := &h.Spec

@@ -49,8 +49,8 @@ type Monitor struct {
 	slowed  slowedGuests
 }
 
-// New makes a monitor, which notifies watch of changed views, and looks again for each key of
-// opEnds.
+// New makes a Monitor. It notifies watch of changed views, and looks again at a guest when opEnds
+// has its key.
 func New(cfg *move.Config, ports *move.Ports, env *plans.Env, reader *history.Reader, checks *preflight.Checks, finder *which.Finder,
 	watch, opEnds *changes.Feed, log *slog.Logger,
 ) *Monitor {

@@ -4,8 +4,8 @@ package monitor
 
 import "sync"
 
-// slowedGuests describes, by migration, the limits on guests' writes for the room of overlays. The
-// limits are in the journal.
+// slowedGuests describes, by migration, the limits on guests' writes that protect the space for
+// overlays. The limits are in the journal.
 type slowedGuests struct {
 	mu    sync.Mutex
 	texts map[string]string

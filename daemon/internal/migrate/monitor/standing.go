@@ -47,7 +47,7 @@ func (m *Monitor) NameStanding(ctx context.Context, instanceID string) error {
 }
 
 // nameStanding calls overlay.NameStanding while the op cannot be continued. It reads the op again,
-// since the caller's may be outdated.
+// since the caller's copy may be outdated.
 func (m *Monitor) nameStanding(ctx context.Context, migrationID, opID string) error {
 	h, err := m.history.Load(ctx, migrationID)
 	if err != nil {

@@ -19,16 +19,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TaintedGuest is a guest with a process that received monitor commands from a move: to track its
-// writes, for its images at addresses, or for its dirty bitmaps. libvirt marks the domain as
-// tainted until the process ends.
+// A TaintedGuest is a guest with a process that received monitor commands from a move: to track
+// its writes, for NBD or RBD images, or for its dirty bitmaps. libvirt marks the domain as tainted
+// until the process ends.
 type TaintedGuest struct {
 	InstanceName, MigrationID, VolumeName string
 }
 
-// TaintedGuests returns the tainted guests of this host: guests that still have the process of
-// their tracking's beginning, or of their switch to the overlay. A completed move while all guests
-// write has ended the process.
+// TaintedGuests returns the guests of this host that still have the process that a move began to
+// track, or switched to the overlay. A completed move while all guests write has ended the
+// process.
 func (m *Monitor) TaintedGuests(ctx context.Context) (all []TaintedGuest, err error) {
 	for _, asked := range []func(context.Context) ([]askedProcess, error){m.trackedProcesses, m.processesUnderOverlays} {
 		processes, err := asked(ctx)
@@ -69,8 +69,9 @@ func (m *Monitor) trackedProcesses(ctx context.Context) (all []askedProcess, err
 	return all, err
 }
 
-// processesUnderOverlays returns the processes that a move has switched to its overlay, if src or
-// dst has an address, or if src is a qcow2 image, which may have dirty bitmaps.
+// processesUnderOverlays returns the QEMU processes that a move switched to its overlay with
+// monitor commands: src or dst is an NBD or RBD image, or src is a qcow2 image, which may have
+// dirty bitmaps.
 func (m *Monitor) processesUnderOverlays(ctx context.Context) (all []askedProcess, err error) {
 	err = eachOp(ctx, m, move.KindStart, func(in *move.Input, st *op.Status) {
 		s := &in.Spec

@@ -194,7 +194,7 @@ func (m *Monitor) stillOnOverlay(ctx context.Context, s *move.Spec) (bool, error
 	return dom.State.Active() && move.PositionOf(s, dom.LiveDisk(s.Target)) == move.OnOverlay, nil
 }
 
-// SlowText describes the limit that space for overlays sets on a guest, or returns "".
+// SlowText describes a guest's write limit that protects the space for overlays, or returns "".
 func (m *Monitor) SlowText(s *move.Spec, r *Room, l *blockjob.WriteLimit) string {
 	if l.Space == 0 {
 		return ""

@@ -36,7 +36,8 @@ type CopyUpdates interface {
 	Update(key string) (api.MigrationUpdate, error)
 }
 
-// UnitsCopier copies units that guests have written, and keeps the units that remain.
+// UnitsCopier copies units (blocks of UnitBytes) that guests have written, and stores which units
+// remain.
 type UnitsCopier interface {
 	// CopyUnits copies units, durably, while guests may write to them (copy.Units). It continues
 	// from the cursor of its key.
@@ -48,8 +49,8 @@ type UnitsCopier interface {
 	ForgetUnits(prefix string) error
 }
 
-// CopyRequest is a request to copy the content of a chain. A Dst over base images has the base
-// images of Src; then only the data in Src's top image is copied. Key names the cursor.
+// CopyRequest is a request to copy the content of a chain. If Dst has base images, these are
+// Src's, and only the data in Src's top image is copied. Key names the cursor.
 type CopyRequest struct {
 	Key       string
 	Src       []hv.Image
@@ -79,7 +80,7 @@ type KeptUnits struct {
 	Again  []copy.Differing `json:"again,omitempty"`
 }
 
-// Bytes returns an upper bound: a unit may be in both lists.
+// Bytes returns an upper bound of the remaining bytes: a unit may be in both lists.
 func (k *KeptUnits) Bytes() (sum int64) {
 	for _, r := range k.Ranges {
 		sum += r.Bytes

@@ -59,8 +59,8 @@ func (s *Spec) DefineCommand() string {
 // DefinitionFile returns the file of DumpCommand, in the working directory.
 func (s *Spec) DefinitionFile() string { return "./" + s.InstanceName + ".xml" }
 
-// CommitCommands returns the commands that commit all images over base into base under a guest.
-// They suspend a running guest meanwhile: some versions of QEMU miss writes when such a job
+// CommitCommands returns the commands that commit all images over base into base while the guest
+// is active. They suspend a running guest: some versions of QEMU miss writes when such a block job
 // begins.
 func CommitCommands(s *Spec, base string, runs bool) []string {
 	commit := shell.Line("virsh", "blockcommit", "--base", base, "--active", "--pivot", "--wait", "--", s.InstanceName, s.Target)

@@ -13,8 +13,8 @@ import (
 )
 
 // PositionOf returns the position of a disk by its whole chain: an overlay over another image is
-// foreign. The chain may end at the overlay, unless the definition states that it ends there:
-// libvirt omits the images below if a snapshot is requested while the guest ends.
+// foreign. The chain may omit the images below the overlay, as libvirt does if a snapshot is
+// requested while the guest ends, but must not state that the overlay has none.
 func PositionOf(s *Spec, d *hv.Disk) Position {
 	if d == nil {
 		return Foreign
@@ -41,10 +41,11 @@ type Direction struct {
 	End   Position
 }
 
-// Kind returns the kind of storage of a direction's end.
+// Kind returns the kind of storage of the direction's image.
 func (d Direction) Kind(s *Spec) medium.Kind { return kindOf(d.Image(s)) }
 
-// InBackground reports whether the job of a direction writes only in the background.
+// InBackground reports whether the block job of a direction copies a guest's write only later,
+// instead of writing it to both images.
 func InBackground(s *Spec, to Direction) bool { return to.Job == hv.JobActiveCommit || s.Background() }
 
 // The directions of a switch.
@@ -62,7 +63,7 @@ type DiskState struct {
 	Mirror *hv.Mirror
 }
 
-// ReadDisk reads the domain, with errors typed for the runner.
+// ReadDisk returns libvirt's view of the disk, with errors typed for the runner.
 func (e *Env) ReadDisk(ctx context.Context, s *Spec) (*DiskState, error) {
 	dom, err := e.hv.Domain(ctx, s.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {

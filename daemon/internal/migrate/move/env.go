@@ -94,8 +94,8 @@ type registry interface {
 // migration began.
 func (e *Env) OnForgotten(recordEnds func(context.Context) error) { e.recordEnds = recordEnds }
 
-// CopyOptions returns the options of the start with the operator's later changes, also from before
-// a restart.
+// CopyOptions returns the options of the migration's start with the operator's later changes, also
+// from before a restart.
 func (e *Env) CopyOptions(s *Spec) api.CopyOptions {
 	update := e.progress.update(s.MigrationID, func() api.MigrationUpdate {
 		stored, err := e.updates.Update(s.CopyKey())
@@ -145,8 +145,8 @@ func (e *Env) Progress(s *Spec) (p Progress, ok bool) {
 	return p, ok
 }
 
-// waitShutdown is the wait reason of a switch that would begin while the daemon stops. It
-// continues after the next start.
+// waitShutdown is the wait reason of a switch that would begin while the daemon stops. The switch
+// continues after the daemon's next start.
 const waitShutdown = "shutdown"
 
 // StopPausing makes MayPause return an error from then on.

@@ -50,7 +50,8 @@ const (
 	codeAbandonedKept api.Code = "abandoned_kept"
 )
 
-// HVError types an error of the hypervisor for the runner.
+// HVError gives an error of the hypervisor the type that decides whether the runner retries, waits
+// or gives up.
 func (e *Env) HVError(err error) error {
 	switch {
 	case err == nil:

@@ -96,7 +96,7 @@ func (e *Env) WhileOurs(ctx context.Context, s *Spec) (context.Context, context.
 	return ctx, func() { cancel(nil) }
 }
 
-// untilFenced is WhileOurs for a host that may already be fenced.
+// untilFenced is WhileOurs, but only a later fence cancels the context.
 func (e *Env) untilFenced(ctx context.Context, s *Spec) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	_, _, changed := e.fence.Behind(s)
@@ -122,7 +122,7 @@ func fencedMeanwhile(s *Spec) error {
 	return op.Retry(request.BusyDelay, api.Errorf(api.CodeStaleEpoch, "this host was fenced while volume %s was copied", s.VolumeName))
 }
 
-// ownershipBound is how long the registry is asked while a fence of this host waits.
+// ownershipBound is how long MayTakeLong waits for the registry.
 const ownershipBound = 5 * time.Second
 
 // MayTakeLong reports whether a step may take long while the guest is paused. A fence waits for

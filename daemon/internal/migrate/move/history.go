@@ -13,7 +13,7 @@ import (
 
 // History reports what other ops of a migration have done, with errors typed for the runner.
 type History interface {
-	// Completed reports whether a complete is past its commit point.
+	// Completed reports whether a complete op is past its commit point.
 	Completed(ctx context.Context, s *Spec) (bool, error)
 	// Copied reports whether the journal shows that dst is a copy of src.
 	Copied(ctx context.Context, s *Spec) (bool, error)
@@ -49,14 +49,14 @@ type Facts struct {
 	Touched bool
 	// Folding: a cancel has begun to fold the overlay into src, so this host has changed src.
 	Folding bool
-	// Completing: an earlier complete has begun, and dst may have a part of the overlay.
+	// Completing: an earlier complete op has begun, and dst may have a part of the overlay.
 	Completing bool
 	// Process is the guest's process that start has switched to the overlay, or empty if unknown.
 	Process string
 }
 
-// DstNote is a start's note about dst. It is written before dst is made, and again when dst is
-// complete, but before a file has its path.
+// DstNote is a start's note in the journal about dst. It is written before dst is made, and again
+// when dst is complete, before a new file gets its path.
 type DstNote struct {
 	Ours bool `json:"ours"`
 	// Free: dst existed already, and belonged to no volume.
@@ -88,13 +88,13 @@ type WritesNote struct {
 	Writes bool `json:"writes,omitempty"`
 }
 
-// BegunNote is the note of a job that begins with its guest suspended.
+// BegunNote is the note of a block job that begins with its guest suspended.
 type BegunNote struct {
 	FoldingNote
 	WritesNote
 }
 
-// FoldingNote is part of the notes of commit and fold.
+// FoldingNote is part of the notes of the steps that commit or fold the overlay.
 type FoldingNote struct {
 	Folding bool `json:"folding"`
 }

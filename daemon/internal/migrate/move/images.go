@@ -12,7 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Images has the operations on images at paths and addresses (image.Storage).
+// Images has the operations on images at paths and network addresses. The methods without a
+// comment here are described at image.Storage.
 type Images interface {
 	ImageDescriber
 	ImageUsers
@@ -62,8 +63,6 @@ type ImageUsers interface {
 	Written(ctx context.Context, path string) (bool, error)
 	// Locks returns who has a file open, on any host, by QEMU's locks.
 	Locks(ctx context.Context, path string) (image.Locks, error)
-	// Answers returns an error if an NBD server answers neither a read nor a flush in a time that
-	// suffices for any working server. It does not ask other storage.
 	Answers(ctx context.Context, path string) error
 	// Fence refuses an RBD image without an exclusive lock: a write that a killed client has begun
 	// could still complete there.
@@ -89,48 +88,31 @@ type ImageMaker interface {
 	// Remove unlinks a file, durably, if it exists. It never removes block devices and images at
 	// addresses.
 	Remove(ctx context.Context, path string) error
-	// FillFirstBlock writes the first block of a raw file, durably, if it is a hole, without
-	// changing the content. No program may write to the file meanwhile.
 	FillFirstBlock(ctx context.Context, path string) error
-	// Mark writes a text to the beginning of a raw image, durably. Another host recognises the
-	// image by this text with Marked.
 	Mark(ctx context.Context, path, text string) error
 	Marked(ctx context.Context, path, text string) (bool, error)
 }
 
 // ImageRights reads and sets the rights, attributes and space of files.
 type ImageRights interface {
-	// Rights returns the rights that the image at path has while no guest has it, or nil for a
-	// device. GiveRights sets all of them on another image file, GiveBack those that libvirt
-	// changes. Both describe the refused rights.
+	// Rights are nil for a device. GiveRights and GiveBack describe the refused rights.
 	Rights(ctx context.Context, path string) (*image.Rights, error)
 	GiveRights(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
 	GiveBack(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
-	// Allocating returns how the directory's filesystem allocates space for files. Thick reports
-	// whether a file has as much space as its volume's bytes. Allocate allocates the first
-	// sizeBytes of a file, durably, or returns an error that wraps errors.ErrUnsupported.
 	Allocating(dir string) (image.Allocating, error)
 	Thick(path string, sizeBytes int64) (bool, error)
 	Allocate(ctx context.Context, path string, sizeBytes int64) error
-	// AttributesLost describes the storage attributes of the file at path that a new file in dir
-	// would lack. filled means that another program makes the new file. StoreLike gives the
-	// attributes of the file like to a pool's new file at path, and describes the missing ones.
 	AttributesLost(path, dir string, filled bool) ([]string, error)
 	StoreLike(ctx context.Context, path, like string) ([]string, error)
 }
 
 // Overlays makes, checks and folds the images that guests write to while their volumes move.
 type Overlays interface {
-	// CreateOverlay makes an empty qcow2 overlay over backing, durably, with these rights unless
-	// they are nil. It accepts an existing empty overlay over the same backing image.
 	CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *image.Rights) error
-	// CheckOverlay reports whether the overlay at path, over this backing image and of this size,
-	// has no own data. It returns image.ErrAbsent for a missing file, and another error for a file
-	// that is no such overlay.
 	CheckOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) (empty bool, err error)
-	// Fold merges the overlay into the top of a chain that equals the overlay's backing image,
-	// durably. It keeps the overlay, so an interrupted fold can be repeated.
-	Fold(ctx context.Context, overlay string, into []hv.Image) error
+	// Fold merges the overlay into the top image of chain, which has the content of the overlay's
+	// backing image, durably. It keeps the overlay, so an interrupted fold can be repeated.
+	Fold(ctx context.Context, overlay string, chain []hv.Image) error
 }
 
 // Containers describes LUKS containers.
@@ -143,12 +125,7 @@ type Containers interface {
 
 // Snapshots works on the snapshots of RBD images.
 type Snapshots interface {
-	// Snapshot returns the state of an RBD image's snapshot. With compare this includes whether
-	// the image was written since. Snapshot returns image.ErrAbsent for a missing image, and
-	// image.ErrSilent if the cluster does not answer.
 	Snapshot(ctx context.Context, path, name string, compare bool) (rbd.Snapshot, error)
-	// MakeSnapshot makes a snapshot of the RBD image with this fingerprint. RemoveSnapshot removes
-	// the snapshot with this name and id, if it exists. Both return the errors of Snapshot.
 	MakeSnapshot(ctx context.Context, path, fingerprint, name string) error
 	RemoveSnapshot(ctx context.Context, path, fingerprint, name string, id uint64) error
 }
@@ -171,16 +148,9 @@ type Directories interface {
 	// Reach returns an *image.ReachError if a process of this user cannot reach the files in a
 	// directory.
 	Reach(user hv.ProcessUser, dir string) error
-	// MayOpen returns an *image.OpenError if a process of this user cannot open an image for
-	// reading and writing. No process may have the image open.
 	MayOpen(user hv.ProcessUser, path string) error
-	// TryDirectory makes and removes an image in a directory. It returns an *image.LimitError if
-	// the filesystem lacks one of the needs, and an *image.OpenError if a process of this user
-	// cannot open the image.
 	TryDirectory(user hv.ProcessUser, dir string, needs image.Needs) error
 	// MayWrite returns an error if this program cannot write in the path's directory.
 	MayWrite(path string) error
-	// DirectAlignBytes returns the alignment in dir of a raw file's size that QEMU needs for
-	// O_DIRECT. hole: the file begins with a hole.
 	DirectAlignBytes(dir string, hole bool) (int64, error)
 }

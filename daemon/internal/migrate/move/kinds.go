@@ -14,8 +14,8 @@ const (
 )
 
 // The op kinds of this host's part in a move that the registry leads. KindCopySaved copies src
-// while all its guests are paused. KindMakeLive makes dst for a move while all guests write. A dst
-// of either is dropped if the move is cancelled.
+// while all its guests are paused. KindMakeLive makes dst for a move while all guests write.
+// KindDropDst removes such a dst if the move is cancelled.
 const (
 	KindCopySaved = "migration_copy_saved"
 	KindMakeLive  = "migration_make_live"

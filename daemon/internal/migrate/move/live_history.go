@@ -4,8 +4,9 @@ package move
 
 import "time"
 
-// TrackedGuest is a guest with tracked writes. Process has the bitmap; it is "" for a guest that
-// is off and guarded. Limit is the limit on its writes before the migration's.
+// TrackedGuest is a guest with tracked writes. Process is the process with the bitmap; it is ""
+// for a guest that is off and guarded against a start. Limit is the guest's write limit from
+// before the migration.
 type TrackedGuest struct {
 	ID      string `json:"id"`
 	Process string `json:"process"`

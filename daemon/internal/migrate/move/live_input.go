@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// These are the op kinds of this host's part in a move while all guests write. They have no commit
-// point: each op can be repeated, and KindLiveUntrack removes the traces of the others.
+// These are the op kinds of this host's part in a move while all guests write. Each op can be
+// repeated, and KindLiveUntrack removes the traces of the others.
 const (
 	KindLiveTrack    = "live_track"
 	KindLiveSwap     = "live_swap"
@@ -50,7 +50,7 @@ type LiveInput struct {
 	request.Body
 }
 
-// Keys implements request.Input. The ops of a round have no key of a guest: the guest may be
+// Keys implements request.Input. The ops that copy have no key of a guest: the guest may be
 // stopped or saved meanwhile.
 func (in *LiveInput) Keys() []string {
 	keys := []string{request.VolumeKey(in.VolumeID)}
@@ -85,8 +85,8 @@ func (in *LiveInput) Bitmap(round int) string {
 	return fmt.Sprintf("%sr%06d", in.GenerationPrefix(), round)
 }
 
-// LastBitmap returns the name of the bitmap that records after the last read, when guests must not
-// write.
+// LastBitmap returns the name of the bitmap that must stay empty, since it records only after the
+// guests were paused for the last copy.
 func (in *LiveInput) LastBitmap() string { return in.GenerationPrefix() + "last" }
 
 // CopyKey returns the cursor's key for a round of the generation.

@@ -25,13 +25,13 @@ var (
 	// ToSwitch is the pause of a switch. Overlay and target of the drained job are equal, and a
 	// crash loses nothing.
 	ToSwitch = PauseWindow{"pause", "resume", true}
-	// ToAbort is the pause for the end of a job, since the guest's process may end with the job.
+	// ToAbort is the pause for the end of a job, which may kill the process of a running guest.
 	ToAbort = PauseWindow{"pause_to_abort", "resume_after_abort", true}
 )
 
-// FlushingNote is part of the note of each step that flushes a job's end before the pivot.
+// FlushingNote is part of the note of each step that flushes a block job's image before the pivot.
 type FlushingNote struct {
-	// Flushing: the end may lack writes of the job. Its flush failed, or has no result yet.
+	// Flushing: the image may lack writes of the job. Its flush failed, or has no result yet.
 	Flushing bool `json:"flushing,omitempty"`
 }
 

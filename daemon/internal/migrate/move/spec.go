@@ -203,7 +203,7 @@ func (s *Spec) OverlayImage() hv.Image {
 	return hv.Image{Type: hv.SourceFile, Format: string(api.FormatQcow2), Path: s.Overlay, LUKSSecret: s.Src.LUKSSecret}
 }
 
-// OverlayChain returns the chain between start and the end: the overlay over src.
+// OverlayChain returns the chain after start: the overlay over src.
 func (s *Spec) OverlayChain() []hv.Image {
 	return append([]hv.Image{s.OverlayImage()}, s.SrcChain()...)
 }
@@ -219,7 +219,7 @@ func (s *Spec) Manner() string {
 	return "with all its guests paused"
 }
 
-// Position is which of a migration's chains a disk has.
+// Position names the chain of a migration that a disk has.
 type Position string
 
 // The positions of a disk. Foreign means that another program has changed the chain: no step
@@ -285,9 +285,9 @@ func (s *Spec) DstChain() []hv.Image { return location.Chain(s.Dst, s.DstBlock) 
 // KeepsBase reports whether dst is over the base images of src.
 func (s *Spec) KeepsBase() bool { return s.Dst.IsLinkedClone() }
 
-// Background reports whether the job that folds into dst writes only in the background. If so, dst
-// lacks a guest's write until the job has copied it, and the copied data is not flushed before the
-// pivot.
+// Background reports whether the block job that folds into dst writes only in the background. If
+// so, dst lacks a guest's write until the job has copied it, and the copied data is not flushed
+// before the pivot.
 func (s *Spec) Background() bool { return s.KeepsBase() }
 
 // Attached reports whether an instance of this host has the volume.

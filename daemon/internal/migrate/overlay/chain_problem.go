@@ -18,9 +18,9 @@ import (
 )
 
 // ChainProblem returns the problem of the chain that forbids a start of the instance, or nil.
-// inUse: the overlay has the guest's newest writes by the journal. orSrc: src may have them if the
-// definition names src. unsure: the end of a pivot may have them although the definition names the
-// overlay. known is false if the chain cannot be read now.
+// inUse: by the journal the overlay has the guest's newest writes. orSrc: src may have them if the
+// definition names src. unsure: the image after a pivot may have them although the definition
+// names the overlay. known is false if the chain cannot be read now.
 func (e *Env) ChainProblem(ctx context.Context, s *move.Spec, inUse, orSrc, unsure bool) (problem *api.ChainProblem, known bool) {
 	disk, err := e.look.ConfirmDisk(ctx, s)
 	var disagreed *look.WitnessesDisagreeError
@@ -37,8 +37,8 @@ func (e *Env) ChainProblem(ctx context.Context, s *move.Spec, inUse, orSrc, unsu
 	}
 	if !inUse || namedBy(s, disk.Dom.ConfigDisk(s.Target)) || orSrc && disk.Config == move.OnSrc {
 		// An image over the overlay is another program's snapshot with newer writes
-		// (UnderSnapshot). A guest that was saved while the witnesses disagreed would be restored
-		// to libvirt's chain.
+		// (UnderSnapshot). A guest that was saved while libvirt and the kernel disagreed would be
+		// restored to libvirt's chain.
 		guarded, err := e.guards.Has(s.InstanceID, ChainOwner(s))
 		return nil, err == nil && (!guarded || !disk.Dom.ManagedSave)
 	}
@@ -58,7 +58,8 @@ func guarded(message string) *api.ChainProblem {
 
 // UnderSnapshot returns a problem if another program has put an image (a snapshot) over the
 // guest's image, so that the instance runs on or starts with that snapshot. Otherwise the problem
-// is nil. known is false if the chain cannot be read now, or the witnesses disagree.
+// is nil. known is false if the chain cannot be read now, or if libvirt and the kernel contradict
+// each other about it.
 func (e *Env) UnderSnapshot(ctx context.Context, s *move.Spec) (problem *api.ChainProblem, known bool) {
 	disk, err := e.move.ReadDisk(ctx, s)
 	switch {
@@ -110,9 +111,9 @@ func namedBy(s *move.Spec, d *hv.Disk) bool {
 }
 
 // Misnamed reports whether the definition of an instance that is off lacks the overlay, which has
-// the newest writes. It returns an error, typed for the runner, if src was written since, so that
-// the overlay does not match it, or if this is unknown, for a src at an address, and srcUnwritten
-// does not exclude it.
+// the newest writes. It returns an error, typed for the runner, if src may have been written
+// since, so that the overlay does not match src. Whether an NBD or RBD src was written is unknown,
+// unless srcUnwritten states that it was not.
 func (e *Env) Misnamed(ctx context.Context, s *move.Spec, srcUnwritten bool) (bool, error) {
 	disk, err := e.look.ConfirmDisk(ctx, s)
 	if err != nil || namedBy(s, disk.Dom.ConfigDisk(s.Target)) {
@@ -137,5 +138,5 @@ func Watched(s *move.Spec) bool {
 	return s.Method == move.MethodOverlay || s.Method == move.MethodMirror
 }
 
-// ChainOwner returns the owner of the guards of the chain watch.
+// ChainOwner returns the owner of the guards that prevent starts because of a ChainProblem.
 func ChainOwner(s *move.Spec) string { return "chain " + s.MigrationID }

@@ -16,9 +16,9 @@ import (
 )
 
 // NameStanding makes the definition of an instance name the present image of its disk, while an op
-// of the migration waits for the operator. This is the image of the running process, if libvirt
-// and the kernel agree, or the image where the op has left a guest that is off. at is the
-// journal's position. records are the op's records. Errors are typed for the runner.
+// of the migration waits for the operator. For a running guest this is the image of its process,
+// if libvirt and the kernel agree. For a guest that is off it is the image where the op has left
+// the guest. at is the position by the journal. Errors are typed for the runner.
 func (e *Env) NameStanding(ctx context.Context, s *move.Spec, at move.Position, st *op.Status, records []op.Record) error {
 	disk, err := e.look.ConfirmDisk(ctx, s)
 	var disagreed *look.WitnessesDisagreeError
@@ -72,9 +72,9 @@ func (e *Env) leftAt(ctx context.Context, s *move.Spec, disk *move.DiskState, at
 	return at, nil
 }
 
-// leftOffline is leftAt for a complete of an instance that is kept off, if the op waits while it
-// changes the definition back from dst. dst was a copy of src then, and has more data if the
-// instance was started on it.
+// leftOffline is leftAt for a complete op of an offline migration that waits while it changes the
+// definition back from dst. dst was a copy of src then, and has more data if the instance was
+// started on it.
 func (e *Env) leftOffline(ctx context.Context, s *move.Spec, opID string, records []op.Record) (move.Position, error) {
 	note, err := notedRun(records, NameDstWhileOffStep)
 	if err != nil || note.DstNewer {
@@ -83,8 +83,9 @@ func (e *Env) leftOffline(ctx context.Context, s *move.Spec, opID string, record
 	return move.OnDst, e.seal.Sealed(ctx, s, opID)
 }
 
-// leftInSwitch is leftAt for a complete that waits in its switch. In the pause both chains were
-// equal. Unless the old image was written since, dst has everything.
+// leftInSwitch is leftAt for a complete op that waits in its switch. While the guest was paused
+// both chains were equal. Unless the image from before the switch was written since, dst has
+// everything.
 func (e *Env) leftInSwitch(ctx context.Context, s *move.Spec, records []op.Record) (move.Position, error) {
 	note, err := notedRun(records, NameDstStep)
 	if err != nil {
@@ -112,9 +113,9 @@ func (e *Env) leftInSwitch(ctx context.Context, s *move.Spec, records []op.Recor
 	return move.OnDst, nil
 }
 
-// leftInPivot is leftAt for an op that waits in the pivot of a background job. libvirt names the
-// end in the definition only after QEMU has moved to the end, and the guest may have written to
-// the end meanwhile.
+// leftInPivot is leftAt for an op that waits in the pivot of a background job. libvirt changes the
+// definition only after QEMU has moved to the new image, and the guest may have written there
+// meanwhile.
 func (e *Env) leftInPivot(ctx context.Context, s *move.Spec, to move.Direction, disk *move.DiskState, records []op.Record) (move.Position, error) {
 	if disk.Config == to.End {
 		return to.End, nil
@@ -130,7 +131,7 @@ func (e *Env) leftInPivot(ctx context.Context, s *move.Spec, to move.Direction, 
 	return move.OnOverlay, err
 }
 
-// leftBehindJob is leftAt for a complete that waits after the pivot of a background job.
+// leftBehindJob is leftAt for a complete op that waits after the pivot of a background job.
 func (e *Env) leftBehindJob(ctx context.Context, s *move.Spec, records []op.Record) (move.Position, error) {
 	note, err := notedRun(records, PivotStep)
 	if err != nil {
@@ -143,8 +144,8 @@ func (e *Env) leftBehindJob(ctx context.Context, s *move.Spec, records []op.Reco
 	return move.OnDst, err
 }
 
-// notRunOnDst refuses to name the old image if dst may have been written since the host's boot:
-// then each image may have writes that the other lacks.
+// notRunOnDst refuses to name the image from before the switch if dst may have been written since
+// the host's boot: then each image may have writes that the other lacks.
 func (e *Env) notRunOnDst(ctx context.Context, s *move.Spec) error {
 	dst, err := e.images.Stamp(ctx, s.Dst.Path)
 	if err != nil || dst.UntouchedInItsBoot() {

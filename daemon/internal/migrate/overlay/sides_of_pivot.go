@@ -14,13 +14,14 @@ import (
 )
 
 // These functions find out whether a guest that went off or restarted had left the old image in
-// the pivot, when the two images may differ.
+// the pivot, when the old and the new image may differ. The new image, the end of the switch, is
+// dst, or src for a cancel.
 
 // PivotStep is the name of StepPivot.
 const PivotStep = "pivot"
 
-// endHasAll returns an error if the old image may have writes that the end lacks, even if the
-// definition or the process has the end.
+// endHasAll returns an error if the old image may have writes that the pivot's new image lacks,
+// although the definition or the process already has the new image.
 func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	if move.InBackground(s, to) {
 		if disk.Active {
@@ -41,7 +42,7 @@ func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Di
 		if disk.Active {
 			return nil
 		}
-		// The old image was not written. But QEMU flushes the end when it suspends the guest and
+		// The old image was not written. But QEMU flushes dst when it suspends the guest and
 		// in the pivot, and may have died before it could report a failed flush.
 		return e.sameInBoth(ctx, s, to)
 	case now.RebootedSince(note.Top):
@@ -58,9 +59,9 @@ func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Di
 	return e.sameInBoth(ctx, s, to)
 }
 
-// dstHasAll refuses to name dst, after the pivot, for a guest that is off and defined on the
-// overlay, unless dst has everything. Since the pivot dst has all writes, unless the instance was
-// started on the overlay and wrote there; then both images must read the same.
+// dstHasAll returns an error unless dst has all writes of a guest that is off after the pivot,
+// with the overlay in its definition. dst has them unless the instance was started on the overlay
+// and wrote there; then both images must read the same.
 func (e *Env) dstHasAll(ctx context.Context, r *op.Run, s *move.Spec) error {
 	var note blockjob.RunNote
 	if _, err := r.Noted(PivotStep, &note); err != nil {
@@ -80,11 +81,11 @@ func (e *Env) dstHasAll(ctx context.Context, r *op.Run, s *move.Spec) error {
 	return err
 }
 
-// overlayHasAll checks a pivot of a background job without an answer before it counts as not done,
-// for a guest that is off and defined on the overlay. QEMU may have pivoted, and the guest,
-// resumed by another program, may have written only to the end. An end that is unchanged since
-// libvirt was asked excludes that. Otherwise both images must read the same, or an operator
-// decides: QEMU writes to the end also in the pivot and when it ends.
+// overlayHasAll returns nil if an unanswered pivot of a background job may count as not done,
+// since the overlay has all writes. QEMU may have pivoted, and the guest, resumed by another
+// program, may have written only to the new image. A new image that is unchanged since libvirt was
+// asked excludes that. Otherwise both images must read the same, or an operator decides: QEMU
+// writes to the new image also in the pivot and when it ends.
 func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	var note blockjob.RunNote
 	if _, err := r.Noted(PivotStep, &note); err != nil || !note.Asked {
@@ -106,9 +107,9 @@ func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *move.Spec, to mov
 	return e.blockjob.NoteRun(ctx, r, s, to, disk)
 }
 
-// endWasReached checks a definition that names the end of a background job, for a guest that is
-// off. If libvirt was never asked for the pivot, another program has named the end, and the
-// overlay may have more.
+// endWasReached checks a definition that names the image that a background job pivots to, for a
+// guest that is off. If libvirt was never asked for the pivot, another program has changed the
+// definition, and the overlay may have more.
 func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction) error {
 	var note blockjob.RunNote
 	if _, err := r.Noted(PivotStep, &note); err != nil {
@@ -120,8 +121,8 @@ func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *move.Spec, to mov
 	return e.sameInBoth(ctx, s, to)
 }
 
-// untouchedSinceAsked reports whether libvirt was not asked for the pivot, or the end is known to
-// be unwritten since.
+// untouchedSinceAsked reports whether libvirt was not asked for the pivot, or the pivot's new
+// image is known to be unwritten since.
 func (e *Env) untouchedSinceAsked(ctx context.Context, s *move.Spec, to move.Direction, note blockjob.RunNote) (bool, error) {
 	if !note.Asked || !to.Kind(s).Witnessed {
 		return !note.Asked, nil
@@ -134,8 +135,8 @@ func (e *Env) untouchedSinceAsked(ctx context.Context, s *move.Spec, to move.Dir
 	return !forgotten && !now.WrittenSince(note.End), nil
 }
 
-// sameInBoth makes sure that the overlay and the end read the same. Until then a guard keeps the
-// instance off.
+// sameInBoth makes sure that the overlay and the pivot's new image read the same. Until then a
+// guard keeps the instance off.
 func (e *Env) sameInBoth(ctx context.Context, s *move.Spec, to move.Direction) error {
 	if err := e.guards.Set(s.InstanceID, ChainOwner(s), mayLack(s)); err != nil {
 		return err

@@ -12,8 +12,9 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// StepHandOver ends the migration if the guest is off, or runs on a src that still belongs to the
-// instance. If the guest runs on another image, only a person can decide whether it may run.
+// StepHandOver ends a migration that the registry has ended, if the guest is off, or runs on a src
+// that still belongs to the instance. If the guest runs on another image, only a person can decide
+// whether it may run.
 func (e *Env) StepHandOver() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		disk, err := e.move.ReadDisk(ctx, s)

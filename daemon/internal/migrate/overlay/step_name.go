@@ -15,8 +15,8 @@ import (
 )
 
 // StepNameEnd changes the definition to dst before the switch, while the guest is paused and both
-// chains read the same: after any crash either name is right. Both names stay right if another
-// program resumes the guest, since the mirror writes to both images.
+// chains read the same: after a crash either image in the definition is right. This also holds if
+// another program resumes the guest, since the block job writes to both images.
 func (e *Env) StepNameEnd(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		disk, err := e.look.ReadActive(ctx, s)
@@ -53,8 +53,8 @@ func (e *Env) StepNameEnd(to move.Direction) op.Step {
 			// Another program changed the definition. The paused guest is on its old chain.
 			return nil
 		case disk.Config == to.End:
-			// The process died after the definition named the end, so the instance may have been
-			// started on the end.
+			// The process died after the definition named dst, so the instance may have been
+			// started on dst.
 			return e.underGuard(s, "taking back", func() error { return e.unnameEnd(ctx, r, s) })
 		}
 		return op.UnknownOutcome(look.ChainChanged(s, disk))
@@ -71,11 +71,11 @@ func (e *Env) StepNameEnd(to move.Direction) op.Step {
 	return seal.Provided(named, e.seal.EndUnchangedInPause(to))
 }
 
-// StepNameLeft changes the definition to the end after the switch: a commit, and a background
-// copy, do not write to both images, so the definition names the overlay while the guest may write
-// to it. libvirt changes it in the pivot, and this step verifies that. It ignores another
-// program's change: StepSettle reports it after the pause. left returns the error for a disk that
-// is on the overlay, now or after the next start.
+// StepNameLeft changes the definition to the new image after the switch of a commit or a
+// background copy. These do not write to both images, so the definition names the overlay while
+// the guest may write to it. Usually libvirt has changed the definition in the pivot, and this
+// step verifies that. It ignores another program's change: StepSettle reports it after the pause.
+// left returns the error for a disk that is on the overlay, now or after the next start.
 func (e *Env) StepNameLeft(to move.Direction, left func(*op.Run, *move.Spec, *move.DiskState) *api.Error) op.Step {
 	named := func(disk *move.DiskState) bool {
 		return disk.Config == to.End || disk.Config != move.OnOverlay && disk.Active && disk.Live == to.End
@@ -115,7 +115,7 @@ func (e *Env) StepNameLeft(to move.Direction, left func(*op.Run, *move.Spec, *mo
 
 // nameDstOfOff changes the definition to dst for a guest that went off after the pivot. Where the
 // guard hook does not work, the guest may be started on the overlay meanwhile. Then only the
-// overlay has its new writes.
+// overlay has its new writes, and the definition is changed back.
 func (e *Env) nameDstOfOff(ctx context.Context, r *op.Run, s *move.Spec) error {
 	if err := e.dstHasAll(ctx, r, s); err != nil {
 		return err

@@ -2,7 +2,7 @@
 
 package overlay
 
-// These steps name the end of a switch in the definition.
+// These steps change the definition to the new image of a switch.
 const (
 	NameDstStep           = "name_dst"
 	NameDstAfterPivotStep = "name_dst_after_pivot" // after a job that writes in the background

@@ -81,9 +81,9 @@ func (e *Env) endKeepOff(s *move.Spec) error {
 	return e.guards.Clear(s.InstanceID, s.Owner())
 }
 
-// StepNameDestination changes the definition of the instance that is kept off to dst. The copy is
-// verified and the instance has not run since, so both images read the same, and the step can be
-// undone.
+// StepNameDestination changes the definition of the instance, which is kept off, to dst. The copy
+// is verified and the instance has not run since, so both images read the same, and the step can
+// be undone.
 func (e *Env) StepNameDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if !s.Attached() {

@@ -63,7 +63,7 @@ func (e *Env) overlayUnused(ctx context.Context, s *move.Spec) error {
 }
 
 // StepRemoveOverlay removes the overlay at the end of a migration: dst or src has its data, and
-// the registry knows the end.
+// the registry has recorded the end.
 func (e *Env) StepRemoveOverlay() op.Step {
 	observe := func(ctx context.Context, _ *op.Run, s *move.Spec) (op.Observation, error) {
 		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes())

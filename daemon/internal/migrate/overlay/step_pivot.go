@@ -21,9 +21,9 @@ import (
 // pivotRetry is the wait while QEMU reports that the job is not ready.
 const pivotRetry = 5 * time.Millisecond
 
-// StepPivot moves the running guest's disk to the end. It is the commit point. If the process
-// ended in the pause and the definition names the end, no pivot is needed: both chains have the
-// paused guest's last write.
+// StepPivot moves the running guest's disk to the new image: dst, or src for a cancel. It is the
+// commit point. If the process ended in the pause and the definition names the new image, no pivot
+// is needed: both chains have the paused guest's last write.
 func (e *Env) StepPivot(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		disk, err := e.move.ReadDisk(ctx, s)
@@ -32,7 +32,7 @@ func (e *Env) StepPivot(to move.Direction) op.Step {
 		}
 		switch {
 		case disk.Active && disk.Live == to.End, !disk.Active && disk.Config == to.End:
-			return nil // Observe checks which writes the end has
+			return nil // Observe checks which writes the new image has
 		case !disk.Active:
 			return look.GuestIsOff(s)
 		case !move.InBackground(s, to) && disk.Config != to.End:
@@ -100,7 +100,7 @@ func (e *Env) StepPivot(to move.Direction) op.Step {
 }
 
 // nameTakenBack returns an error because another program has changed the definition since
-// StepNameEnd: a pivot requires that the definition names the end.
+// StepNameEnd: a pivot requires that the definition names dst.
 func nameTakenBack(s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	if err := look.MayName(disk, s, to); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// StepSettle makes sure, with the guest running again, that neither a definition nor the guest's
-// process has the chain before the switch.
+// StepSettle makes sure, with the guest running again, that neither the definition nor the guest's
+// process has the chain from before the switch.
 func (e *Env) StepSettle(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		e.progress.Clear(s.MigrationID)

@@ -162,8 +162,8 @@ func (e *Env) openFiles(ctx context.Context, s *move.Spec, path string) ([]hv.Op
 	return files, nil
 }
 
-// awaitNotWritten waits until no process of the guest has src open for writing. After the bound it
-// names the process.
+// awaitNotWritten waits until no process of the guest has src open for writing. After frozenBound
+// it names the process.
 func (e *Env) awaitNotWritten(ctx context.Context, s *move.Spec) (wrong string, err error) {
 	var by hv.OpenFile
 	frozen, err := retry.Poll(ctx, frozenRetry, frozenBound, func() (bool, error) {

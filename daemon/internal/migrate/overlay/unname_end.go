@@ -91,10 +91,10 @@ func (e *Env) renameEndIfWritten(ctx context.Context, s *move.Spec, compared ima
 	return op.Retry(request.BusyDelay, look.GuestIsOn(s))
 }
 
-// endDiffers returns the error for a dst that differs from the old image when its instance is
-// brought back. In the pause both read the same. If the old image was written since, a guest that
-// another program resumed wrote to both, but dst may lack its last flushed writes from before the
-// host went down. Otherwise a guest that was started on dst wrote only there.
+// endDiffers returns the error for a dst that differs from the old image when the switch to dst is
+// undone. While the guest was paused both read the same. If the old image was written since, a
+// guest that another program resumed wrote to both, but dst may lack its last flushed writes from
+// before the host went down. Otherwise the guest was started on dst and wrote only there.
 func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *move.Spec) error {
 	var note blockjob.RunNote
 	step := NameDstStep
@@ -137,8 +137,8 @@ func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *move.Spec) error {
 	return op.UnknownOutcome(move.Cured(differs, convert))
 }
 
-// resumedByHand returns the error for a guest that was resumed in its switch: only the old image
-// may have its last flushed writes.
+// resumedByHand returns the error for a guest that was resumed in its switch: its last flushed
+// writes may be only in the image from before the switch.
 func resumedByHand(s *move.Spec, runs bool) *api.Error {
 	resumed := api.Errorf(api.CodeChainChanged,
 		"instance %s was resumed by somebody while its disk was switched to %s, wrote, and the host went down before the switch was over: the last writes that it flushed may be in %s alone. "+

@@ -11,9 +11,10 @@ import (
 )
 
 // CheckPaused refuses a move with all guests paused if no method could move the volume from this
-// instance, because of its image, the instance, its disk, or other users on this host. beside are
-// the ids of the volume's instances in the registry; all are paused. It changes nothing.
-func (p *Parts) CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error {
+// instance, because of its image, the instance, its disk, or other users on this host. instances
+// are the ids of the volume's instances in the registry, which do not count as other users. It
+// changes nothing.
+func (p *Parts) CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, instances []string) error {
 	if err := p.preflight.CheckRecorded(ctx, vol); err != nil {
 		return err
 	}
@@ -35,7 +36,7 @@ func (p *Parts) CheckPaused(ctx context.Context, vol api.Volume, att api.Attachm
 	if err := p.preflight.CheckPlace(ctx, s.VolumeName, s.Src, att.InstanceID); err != nil {
 		return err
 	}
-	return p.look.CheckSrcNotInUse(ctx, s, beside...)
+	return p.look.CheckSrcNotInUse(ctx, s, instances...)
 }
 
 // CheckCopySaved makes the checks of CopySaved, and returns the location of dst. It changes

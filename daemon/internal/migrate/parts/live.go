@@ -18,9 +18,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Live begins this host's next part of a move while all guests write, and returns. in is the body
-// of one of the calls in package api with names that begin with Live. A call that ends a part
-// first stops the running copy.
+// Live begins the op of one of the registry's calls in a move while all guests write, and returns.
+// in is the body of the call, a type of package api with a name that begins with Live. Before
+// LiveEndRound and LiveUntrack it stops a running copy.
 func (p *Parts) Live(ctx context.Context, opID string, in any) error {
 	live, err := liveInput(in)
 	if err != nil {

@@ -21,10 +21,10 @@ import (
 
 const liveWatchEvery = time.Minute
 
-// WatchLive untracks guests, until ctx ends. It looks for moves that the registry has ended
-// without this host, or does not know after a restore: their bitmaps cost the guests time, and
-// their guards prevent starts. The registry requests this itself, but may have been unavailable,
-// or this host fenced.
+// WatchLive stops the tracking of guests, until ctx ends, in moves that the registry has ended
+// without this host, or does not know because its database was restored from a backup. Their
+// bitmaps slow the guests, and their guards prevent starts. Usually the registry requests this,
+// but it may have been unavailable, or this host fenced.
 func (p *Parts) WatchLive(ctx context.Context) error {
 	tick := time.NewTicker(liveWatchEvery)
 	defer tick.Stop()
@@ -40,7 +40,7 @@ func (p *Parts) WatchLive(ctx context.Context) error {
 	}
 }
 
-// UntrackUnwanted untracks the guests of moves that the registry no longer leads.
+// UntrackUnwanted stops the tracking of guests in moves that the registry no longer leads.
 func (p *Parts) UntrackUnwanted(ctx context.Context) error {
 	ops, err := p.journal.Ops(ctx, move.KindLiveTrack, false)
 	if err != nil {
@@ -87,9 +87,9 @@ func (p *Parts) untrackIfUnwanted(ctx context.Context, track op.Op) error {
 	return p.Live(ctx, id, api.LiveUntrack{LiveVolume: in.LiveVolume})
 }
 
-// StoodStill returns an error if a guest of a move while all guests write has written since its
-// last writes were read. The evidence is the bitmap in the guest's process, which is about to end.
-// For other moves it returns nil. The guest must not be resumed meanwhile.
+// StoodStill returns an error if a guest has written since its last writes were read, in a move
+// while all guests write. The evidence is the bitmap in the guest's process, which is about to
+// end. For other moves it returns nil. The guest must not be resumed meanwhile.
 func (p *Parts) StoodStill(ctx context.Context, migrationID, instanceID string) error {
 	live, err := p.history.LiveDone(ctx, migrationID)
 	if err != nil || !live.Tracked {

@@ -19,8 +19,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CopySaved begins an op that makes dst and copies src to it while all guests are saved. Request
-// returns dst as the op's location; an undone op has removed dst.
+// CopySaved begins an op that makes dst and copies src to it while all guests are saved.
+// Manager.Request returns dst as the op's location; an undone op has removed dst.
 func (p *Parts) CopySaved(ctx context.Context, opID string, in api.CopySaved) error {
 	_, err := p.admission.Submit(ctx, request.Request{
 		OpID: opID, Kind: move.KindCopySaved, Body: in,
@@ -157,7 +157,7 @@ func nameDestination(s *move.Spec, name string) error {
 }
 
 // DropSaved begins an op that removes src, or this host's copy at dst, of a move that the registry
-// leads. It first stops a running copy. A later copy is refused.
+// leads. To remove dst it first stops a running copy, and a later copy is refused.
 func (p *Parts) DropSaved(ctx context.Context, opID string, in api.DropSaved) error {
 	kind := map[string]string{api.DropSrc: move.KindDropSrc, api.DropDst: move.KindDropDst}[in.Drop]
 	if kind == "" {

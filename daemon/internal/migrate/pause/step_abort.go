@@ -14,8 +14,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// AbortSteps end the copy job into dst of a mirror or of a failed complete. They pause the guest
-// if there is such a job: with QEMU 7.2 the guest's process may end with a synchronous job.
+// AbortSteps end the block job into dst of a mirror or of a failed complete op. They pause the
+// guest if there is such a job: with QEMU 7.2 the end of a synchronous job may kill the process of
+// a running guest.
 func (e *Env) AbortSteps(abort op.Step) []op.Step {
 	pause := seal.Provided(e.ifMirrored(e.stepPause(move.ToAbort)), e.look.LeaveSilentDst, e.blockjob.CatchUpToAbort)
 	undo := pause.Undo
@@ -58,7 +59,7 @@ func (e *Env) ifMirrored(st op.Step) op.Step {
 	return st
 }
 
-// StepAbortMirror ends the job before a cancel begins its own.
+// StepAbortMirror ends the block job into dst before a cancel begins its own job.
 func (e *Env) StepAbortMirror() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *move.Spec) error {
 		disk, err := e.move.ReadDisk(ctx, s)

@@ -11,12 +11,11 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// StepCompare compares both sides of a mirror with the guest paused, if that was requested: src is
-// not frozen.
+// StepCompare compares src and dst of a mirror, if that was requested. The guest is paused
+// meanwhile, since src is not frozen.
 //
-// If the sides differ, guest and job continue, and the operator decides: each side has received
-// the guest's writes since the mirror began, and may lack some. A cancel of the mirror deletes
-// dst.
+// If they differ, guest and job continue, and the operator decides: each image has received the
+// guest's writes since the mirror began, and may lack some. A cancel of the mirror deletes dst.
 func (e *Env) StepCompare() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if s.Verify != move.VerifyFull {

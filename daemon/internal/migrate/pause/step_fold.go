@@ -50,17 +50,18 @@ func (e *Env) StepUnguard() op.Step {
 	return move.Step("unguard", do, nil, observe)
 }
 
-// foldNote is written after the fold and before the definition names the end. A definition that
-// names the end without this note was changed by another program.
+// foldNote is written after the fold and before the definition names the new image, dst or src. A
+// definition that names the new image without this note was changed by another program.
 type foldNote struct {
 	Folded bool `json:"folded"`
 	move.FoldingNote
 }
 
-// StepFold merges a stopped instance's overlay into the end, and changes the definition to the
-// end. It is the commit point: from here the end is the authoritative copy. The overlay keeps its
-// data. So a fold is repeated if it was interrupted, or has not changed the definition: where the
-// guard hook does not work, the instance may have run on the overlay since.
+// StepFold merges a stopped instance's overlay into the new image (dst, or src for a cancel), and
+// changes the definition to it. It is the commit point: from here the new image is the
+// authoritative copy. The overlay keeps its data. So a fold is repeated if it was interrupted, or
+// has not changed the definition: where the guard hook does not work, the instance may have run on
+// the overlay since.
 func (e *Env) StepFold(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if err := e.mayFold(ctx, s, to); err != nil {
@@ -123,8 +124,8 @@ func (e *Env) foldError(s *move.Spec, err error) error {
 	return api.Errorf(api.CodeIOError, "%v; the volume is on its overlay %s as before: mend the storage and call again", err, s.Overlay)
 }
 
-// beginFold makes sure that src was not written since its freeze, and notes the beginning of a
-// fold into src.
+// beginFold makes sure, before a fold into src, that src was not written since its freeze, and
+// notes the beginning of the fold.
 func (e *Env) beginFold(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction) error {
 	var note foldNote
 	if _, err := r.Noted(FoldStep, &note); err != nil || note.Folding || to.End != move.OnSrc {
@@ -155,8 +156,8 @@ func (e *Env) mayFold(ctx context.Context, s *move.Spec, to move.Direction) erro
 	return look.AtRest(s, disk)
 }
 
-// RenameIfStarted changes the definition back to the overlay if the instance was started on it
-// during the change, which is possible where the guard hook does not work: the overlay has the
+// RenameIfStarted changes the definition back to the overlay if the instance was started on the
+// overlay meanwhile, which is possible where the guard hook does not work: the overlay has the
 // guest's new writes.
 func (e *Env) RenameIfStarted(ctx context.Context, s *move.Spec, to move.Direction) error {
 	disk, err := e.move.ReadDisk(ctx, s)

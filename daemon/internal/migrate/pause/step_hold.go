@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// ToBegin is the pause for the beginning of a job (MustHold).
+// ToBegin is the pause while a block job begins (look.MustHold).
 var ToBegin = move.PauseWindow{Begin: "pause_to_begin", End: "resume_after_begin"}
 
 // These steps begin a job with the guest suspended.
@@ -30,8 +30,8 @@ const (
 // and the guest continues.
 const HoldBound = 5 * time.Second
 
-// HeldSteps begin the job of a direction with the guest suspended. They do nothing while a job
-// that an earlier op began in this way still runs.
+// HeldSteps begin the block job of a direction with the guest suspended. They do nothing while a
+// job that an earlier op began in this way still runs.
 func (e *Env) HeldSteps(to move.Direction) []op.Step {
 	return []op.Step{
 		seal.Provided(e.stepMayBegin(to), e.seal.SrcUnchanged, e.seal.EndUnchanged(to)),
@@ -45,7 +45,7 @@ type mayBeginOutput struct {
 	AtWork bool `json:"at_work"`
 }
 
-// stepMayBegin finds obstacles to the job before the guest is suspended.
+// stepMayBegin finds obstacles to the block job before the guest is suspended.
 func (e *Env) stepMayBegin(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		disk, err := e.look.ReadActive(ctx, s)
@@ -255,10 +255,10 @@ func (e *Env) holdTookLong(ctx context.Context, s *move.Spec) error {
 		s.InstanceName, HoldBound)
 }
 
-// endBegun ends a job that may have missed a write, or that no op continues. A guest that another
-// program has resumed is first suspended, since its process may end with a synchronous job. If the
-// daemon dies meanwhile, the undo of the pause resumes the guest, unless a person had paused it
-// before.
+// endBegun ends a block job that may have missed a write, or that no op continues. A guest that
+// another program has resumed is first suspended, since the end of a synchronous job may kill its
+// process. If the daemon dies meanwhile, the undo of the pause resumes the guest, unless a person
+// had paused it before.
 func (e *Env) endBegun(ctx context.Context, s *move.Spec, to move.Direction) error {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil || !disk.Active || disk.Ours(to, s) == nil {

@@ -98,8 +98,9 @@ func (e *Env) stepPause(w move.PauseWindow) op.Step {
 	return move.Step(w.Begin, do, undo, observe)
 }
 
-// StepPauseToSwitch pauses the guest for a switch. First it checks that the end is still the
-// migration's image, and that it answers: QEMU waits for it when it suspends a guest.
+// StepPauseToSwitch pauses the guest for a switch. First it checks that the path of the new image
+// (dst, or src for a cancel) still has the migration's image, and that dst answers: QEMU waits for
+// dst when it suspends a guest.
 func (e *Env) StepPauseToSwitch(to move.Direction) op.Step {
 	checks := []func(context.Context, *move.Spec) error{e.seal.EndUnchanged(to)}
 	if to.End == move.OnDst {
@@ -139,9 +140,8 @@ func mayPauseGuest(ctx context.Context, r *op.Run, s *move.Spec, w move.PauseWin
 	return op.WaitFor(request.WaitWake, api.Errorf(api.CodeInstanceBusy, "the switch of volume %s waits: %s, and the switch is made then", s.VolumeName, why))
 }
 
-// mayStillPause makes the op wait if the guest runs while libvirt makes a call on its process.
-// This call may be the op's own suspend with a lost answer, after which nothing would resume the
-// guest.
+// mayStillPause makes the op wait if the guest runs while libvirt makes a call on its process. The
+// call may be the op's own suspend, with a lost answer: later nothing would resume the guest.
 func mayStillPause(s *move.Spec, now hv.RunState) error {
 	if now.State != hv.StateRunning || !now.Occupied {
 		return nil
@@ -329,8 +329,9 @@ func (e *Env) Drained(ctx context.Context, s *move.Spec, to move.Direction, disk
 	return job != nil && job.Current == job.End, nil
 }
 
-// endPauseOnDisagreement resumes the op's paused guest if err reports that the witnesses disagree:
-// nothing is undone, but the guest must not wait for a person. It returns other errors unchanged.
+// endPauseOnDisagreement resumes the op's paused guest if err reports that libvirt and the kernel
+// disagree: nothing is undone, but the guest must not wait for a person. It returns other errors
+// unchanged.
 //
 // Both chains are equal in the pause, so the definition is first changed to the process's chain.
 // If dst is open, that chain may be unknown, and the definition is not changed. If the definition
@@ -357,8 +358,8 @@ func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *move.Spe
 	return err
 }
 
-// ConfirmDiskInPause is ConfirmDiskOfPaused for the pause of a switch: QEMU may have pivoted a
-// commit that libvirt no longer knows.
+// ConfirmDiskInPause is ConfirmDiskOfPaused for the pause of a switch. It also detects a commit
+// that libvirt no longer knows, and that QEMU may have pivoted.
 func (e *Env) ConfirmDiskInPause(ctx context.Context, r *op.Run, s *move.Spec) (*move.DiskState, error) {
 	disk, err := e.look.ConfirmDiskOfPaused(ctx, s)
 	if err == nil && look.MaybeUnderCommit(disk) {

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
-// connectDestination connects a target's dst to its device. Only then its size and users are
-// known. The note of dst comes first, so that the undo always disconnects dst.
+// connectDestination connects dst, a target's volume, to a device of this host. Only then its size
+// and users are known. The note of dst comes first, so that the undo always disconnects dst.
 func (e *Env) connectDestination(ctx context.Context, r *op.Run, s *move.Spec) error {
 	note := move.DstNote{Ours: true}
 	if err := r.Note(ctx, note); err != nil {

@@ -93,7 +93,8 @@ func (in *ReleasedInput) again() string {
 	return shell.Line("volferryctl", "migration", "delete-source", in.Spec.MigrationID, "--yes")
 }
 
-// releasedError is HVError, but not found is an ordinary error: the step's outcome can be seen.
+// releasedError is HVError, but returns hv.ErrNotFound unchanged: observeReleased can see the
+// step's outcome.
 func (e *Env) releasedError(err error) error {
 	if errors.Is(err, hv.ErrNotFound) {
 		return err

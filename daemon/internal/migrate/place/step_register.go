@@ -65,9 +65,8 @@ func (e *Env) StepRegister() op.Step {
 // RegisterStep is the name of StepRegister.
 const RegisterStep = "register"
 
-// notLeaving refuses a volume that its guest may still release because of a detach: QEMU would
-// lose the disk under its overlay or its job. The instance's other ops, perhaps an abandoned
-// detach, have ended.
+// notLeaving refuses a volume that its guest may still release because of a detach, even if the
+// detach op was abandoned: QEMU would lose the disk under its overlay or block job.
 func (e *Env) notLeaving(ctx context.Context, s *move.Spec) error {
 	if e.mayMove == nil || !s.Attached() {
 		return nil
@@ -79,8 +78,8 @@ func (e *Env) notLeaving(ctx context.Context, s *move.Spec) error {
 	return err
 }
 
-// grantOutput records that the registry has granted the lock: from then on a failure ends the
-// migration, and is no refusal.
+// grantOutput records that the registry has granted the lock: from then on a failure is the end of
+// a migration, and no refusal of a request.
 type grantOutput struct {
 	Granted bool `json:"granted"`
 }
@@ -157,8 +156,8 @@ func (e *Env) RecordEnd(ctx context.Context, s *move.Spec, opID string, end api.
 	return nil
 }
 
-// askThroughClaim is askTransition, and first repeats the transition to completing if a registry
-// restored from an older backup needs it to free src.
+// askThroughClaim is askTransition. If a registry that was restored from an older backup refuses
+// the transition to completed, it first repeats the transition to completing.
 func (e *Env) askThroughClaim(ctx context.Context, opID string, s *move.Spec, to api.MigrationState, why *api.Error) error {
 	err := e.askTransition(ctx, opID, s, to, why)
 	if to == api.MigrationCompleted && api.CodeOf(err) == api.CodeStateForbidden {
@@ -195,7 +194,7 @@ func (e *Env) askTransition(ctx context.Context, opID string, s *move.Spec, to a
 
 // unknownAtRegistry returns the error for a migration that the registry does not know because its
 // database was restored from a backup. The op waits until the operator accepts the restore, which
-// gives this host a new epoch: before that another backup may replace it.
+// gives this host a new epoch: until then the operator may restore another backup.
 func (e *Env) unknownAtRegistry(ctx context.Context, s *move.Spec, to api.MigrationState, refused error) error {
 	if !e.move.Behind(s) {
 		return op.WaitFor(request.WaitRegistry, refused)

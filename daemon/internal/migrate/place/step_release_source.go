@@ -47,7 +47,7 @@ func (e *Env) StepReleaseSource() op.Step {
 
 // DeleteSource deletes src, which the registry has freed. It keeps a src with another owner or
 // user, or with another image at its path. It also keeps a src that may have been written since it
-// was frozen or closed, since the volume may lack these writes. kept is the reason, or "".
+// was frozen or closed, since the volume may lack these writes: only then kept has the reason.
 func (e *Env) DeleteSource(ctx context.Context, s *move.Spec, opID string) (kept string, err error) {
 	self := location.Self{MigrationID: s.MigrationID}
 	holder, err := e.claims.Take(ctx, s.Src.Path, self, func() error {
@@ -99,7 +99,7 @@ func (e *Env) whyKeepSource(ctx context.Context, s *move.Spec, opID string) (str
 }
 
 // mayDeleteSource reports whether src is to be deleted. Preflight refuses --delete-source without
-// verification, and a complete does not reach this step without a verified copy.
+// verification, and a complete op does not reach this step without a verified copy.
 func mayDeleteSource(s *move.Spec) bool {
 	return s.DeleteSource && s.Verify == move.VerifyFull
 }

@@ -21,9 +21,9 @@ func stepNames(names ...string) map[string]bool {
 	return set
 }
 
-// These steps are done, or undone, without asking the registry first. In a pause no step waits for
-// the registry: the guest has priority, and the step is right for any owner of the volume. Steps
-// that only release the instance never ask.
+// These steps are done, or undone, without asking the registry first. While the guest is paused no
+// step waits for the registry: the guest has priority, and the step does no harm if the volume has
+// another owner. Steps that only release the instance never ask.
 var (
 	doneUnfenced   = stepNames("register", pause.BeginStep, pause.ToBegin.End, pause.AbortStep, move.ToAbort.End, pause.DrainStep, move.CompareStep, overlay.NameDstStep, overlay.PivotStep, overlay.NameDstAfterPivotStep, overlay.NameDstWhileOffStep, overlay.NameSrcStep)
 	undoneUnfenced = stepNames("register", pause.ToBegin.Begin, pause.BeginStep, move.ToAbort.Begin, move.ToSwitch.Begin, pause.DrainStep, move.CompareStep, overlay.NameDstStep, overlay.NameDstWhileOffStep, overlay.PivotStep, "guard", overlay.KeepOffStep, "commit")
@@ -130,7 +130,8 @@ func unlessAbandoned(st *op.Step) rawFunc {
 }
 
 // foundAbandoned reports whether this step, or an earlier one after the commit point, has found
-// that the registry has ended the migration. If this step has, that becomes its output.
+// that the registry has ended the migration. If this step has noted that, the note becomes its
+// output.
 func foundAbandoned(r *op.Run, step string) (bool, error) {
 	var out abandonedOutput
 	if _, err := r.Noted(step, &out); err == nil && out.Abandoned != nil {
@@ -139,8 +140,8 @@ func foundAbandoned(r *op.Run, step string) (bool, error) {
 	return abandonedIn(r.Outputs()) != nil, nil
 }
 
-// AbandonedBehind returns why the registry has ended the migration, if an op that is done has
-// found that after its commit point; otherwise nil.
+// AbandonedBehind returns why the registry has ended the migration, if the op has found that after
+// its commit point; otherwise nil.
 func AbandonedBehind(st *op.Status) *op.Failure {
 	return abandonedIn(st.Outputs)
 }

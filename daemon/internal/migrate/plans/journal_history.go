@@ -52,10 +52,10 @@ func (h *journalHistory) Completed(ctx context.Context, s *move.Spec) (bool, err
 	return slices.ContainsFunc(ops, func(o op.Status) bool { return move.GoalOf(o.Op.Kind) == move.GoalComplete && o.Committed }), err
 }
 
-// Copied accepts a copy that the built-in copier has made, and read back if requested, or that an
-// earlier complete has compared. If other tools also write to dst, the copier's verification does
-// not count. The comparison of a complete counts, since the complete may have begun to fold
-// afterwards.
+// Copied reports whether dst is a copy of src: the built-in copier has made it, and read it back
+// if requested, or an earlier complete op has compared it. If other tools also write to dst, the
+// copier's verification does not count. A comparison counts and is not repeated, since its op may
+// have begun to fold the overlay into dst.
 func (h *journalHistory) Copied(ctx context.Context, s *move.Spec) (bool, error) {
 	ops, err := h.ops(ctx, s)
 	return slices.ContainsFunc(ops, func(o op.Status) bool {
@@ -111,8 +111,8 @@ func (h *journalHistory) Facts(ctx context.Context, s *move.Spec, exceptOp strin
 	return f, err
 }
 
-// left returns the stamp of a src that was not frozen, from when no process had src open any more,
-// or nil. Of several it returns the last.
+// left returns the stamp of a src that was not frozen, made when no process had src open any more,
+// or nil. Of several stamps it returns the last.
 func (h *journalHistory) left(ctx context.Context, s *move.Spec) (stamp *image.Stamp, err error) {
 	for _, group := range []string{s.MigrationID, move.LiveGroup(s.MigrationID)} {
 		ops, err := h.journal.Group(ctx, group)
@@ -219,8 +219,7 @@ func (h *journalHistory) EndNotStored(ctx context.Context, s *move.Spec) (lost b
 	return lost, nil
 }
 
-// leftFlushing reports whether, for any step, the last flush of the end has failed or has no
-// result.
+// leftFlushing reports whether, for any step, the last flush of dst has failed or has no result.
 func leftFlushing(records []op.Record) bool {
 	flushing := map[string]bool{}
 	for i := range records {
@@ -288,7 +287,7 @@ func SwitchedProcess(st *op.Status) string {
 	return out.Process
 }
 
-// HoldStall is StartStall for a block job that began with the guest suspended.
+// HoldStall is StartStall for the pause at the beginning of a block job.
 func HoldStall(st *op.Status) (ms *float64, ok bool) {
 	var out pause.ResumeOutput
 	ok = move.DecodeOutput(st, pause.ToBegin.End, &out)

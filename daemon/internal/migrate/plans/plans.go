@@ -50,8 +50,8 @@ func (e *Env) startPlan() op.Plan {
 }
 
 // copyPlan copies a frozen src, or has QEMU make dst equal to src and keep it equal until the
-// switch. The mirror is an op without the lock of the instance, since it takes long. If the mirror
-// must begin with the guest suspended, an earlier op with the lock begins it.
+// switch. The mirror is an op without the instance's key, since it takes long. If the mirror must
+// begin with the guest suspended, an earlier op with the key begins it.
 func (e *Env) copyPlan() op.Plan {
 	return op.Plan{Kind: move.KindCopy, MustChoose: true, Steps: append(e.Pause.HeldSteps(move.ToDst),
 		e.BlockJob.StepMirror(),
@@ -60,7 +60,7 @@ func (e *Env) copyPlan() op.Plan {
 }
 
 // completePlan brings the instance to dst: the overlay is folded into dst, by a block job of the
-// running guest or with the guest off. A mirror has everything already.
+// running guest or with the guest off. With a mirror dst already has all writes.
 func (e *Env) completePlan() op.Plan {
 	return op.Plan{Kind: move.KindComplete, MustChoose: true, Steps: slices.Concat(
 		[]op.Step{
@@ -94,8 +94,8 @@ func (e *Env) completePlan() op.Plan {
 
 // cancelPlan brings the instance back to src, and removes dst. The guest is already on src if
 // another program has committed the overlay there (`virsh blockcommit --active --pivot`). Then src
-// was written since, so dst is worthless. The overlay is kept: once the guest has overwritten its
-// blocks, nothing proves that all of them reached src.
+// was written since the copy, so dst is worthless. The overlay is kept: once the guest has
+// overwritten blocks in src, nothing proves that all of the overlay's blocks reached src.
 func (e *Env) cancelPlan() op.Plan {
 	return op.Plan{Kind: move.KindCancel, MustChoose: true, Steps: slices.Concat(
 		[]op.Step{e.stepAdmitCancel(), e.stepAdmitCommitted()},
@@ -110,8 +110,8 @@ func (e *Env) cancelPlan() op.Plan {
 }
 
 // rollbackPlan is cancelPlan for a migration that the registry has ended. If src still belongs to
-// the instance, it folds the overlay back. Otherwise it only ends the job, and changes no image
-// and no definition.
+// the instance, it folds the overlay back. Otherwise it only ends the block job, and changes no
+// image and no definition.
 func (e *Env) rollbackPlan() op.Plan {
 	return op.Plan{Kind: move.KindRollback, MustChoose: true, Steps: slices.Concat(
 		[]op.Step{e.stepAdmitRollback()},
@@ -121,8 +121,8 @@ func (e *Env) rollbackPlan() op.Plan {
 }
 
 // backSteps returns the steps that bring an instance back to src, with all its writes to the
-// overlay. abort ends the job into dst. The overlay is committed by a job of the running guest, or
-// folded with the guest off.
+// overlay. The step abort ends the block job into dst. The overlay is committed by a job of the
+// running guest, or folded with the guest off.
 func (e *Env) backSteps(abort op.Step) []op.Step {
 	return slices.Concat(e.Pause.AbortSteps(abort), e.Pause.HeldSteps(move.ToSrc), []op.Step{
 		e.BlockJob.StepCommit(),

@@ -23,7 +23,7 @@ func (e *Env) stepAdmitCancel() op.Step {
 }
 
 // stepAdmit returns the first step of a cancel. It begins when no other op of the instance runs,
-// since an earlier complete may be past its commit point. check refuses a cancel that cannot
+// since an earlier complete op may be past its commit point. check refuses a cancel that cannot
 // succeed, before any change. A cancel makes the copy worthless, since it writes src, so the next
 // copy starts over.
 func (e *Env) stepAdmit(name string, check func(ctx context.Context, s *move.Spec, opID string) error, remark func(*move.Spec) string) op.Step {
@@ -74,7 +74,7 @@ func (e *Env) mayBringBack(ctx context.Context, s *move.Spec, opID string) error
 	return e.Seal.SealedUnlessCommitted(ctx, s, disk, opID)
 }
 
-// PastPointOfNoReturn returns the refusal of a cancel after the commit point of a complete.
+// PastPointOfNoReturn returns the refusal of a cancel after the commit point of a complete op.
 func PastPointOfNoReturn(s *move.Spec) *api.Error {
 	return api.Errorf(api.CodePastPointOfNoReturn,
 		"cannot cancel migration %s of volume %s: it is completed, the volume is at %s", s.MigrationID, s.VolumeName, s.Dst.Path)

@@ -65,8 +65,9 @@ func (e *Env) OverlayWasCommitted(ctx context.Context, s *move.Spec) bool {
 	return err == nil && !p.Folding && e.wasCommitted(ctx, s, "") == nil
 }
 
-// CommittedByOthers reports whether both witnesses have the guest on src although no cancel has
-// brought it there. After an unfinished cancel another program has pivoted the cancel's commit.
+// CommittedByOthers reports whether libvirt and the kernel agree that the guest is on src. It is
+// called if no cancel has brought the guest there: another program has committed the overlay, or
+// has pivoted an unfinished cancel's commit.
 func (e *Env) CommittedByOthers(ctx context.Context, s *move.Spec) (bool, error) {
 	disk, err := e.Move.ReadDisk(ctx, s)
 	if err == nil && (disk.Live != move.OnSrc || disk.Mirror != nil) {

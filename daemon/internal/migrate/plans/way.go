@@ -109,7 +109,7 @@ var (
 	switchSteps = []string{move.ToSwitch.Begin, pause.DrainStep, overlay.NameDstStep, overlay.PivotStep, move.ToSwitch.End, blockjob.SettleStep}
 	// The end of a job that writes in the background: a commit, or the copy of a move that keeps
 	// base images. Data that the job copies in the pause is flushed in the pivot, and a guest that
-	// is resumed before the pivot writes to the overlay alone. So the definition names the end only
+	// is resumed before the pivot writes to the overlay alone. So the definition names dst only
 	// after the pivot.
 	switchBehindSteps = []string{move.ToSwitch.Begin, pause.DrainStep, overlay.PivotStep, overlay.NameDstAfterPivotStep, move.ToSwitch.End, blockjob.SettleStep}
 	foldSteps         = []string{"guard", pause.FoldStep, "unguard"}
@@ -165,7 +165,7 @@ func (w *Way) back() (steps []string, commit string) {
 	return slices.Concat(steps, []string{blockjob.CommitStep, move.ToSwitch.Begin, pause.DrainStep, overlay.PivotStep, overlay.NameSrcStep, move.ToSwitch.End, blockjob.SettleStep, "remove_overlay"}), overlay.PivotStep
 }
 
-// cancel returns the steps of a cancel, which remove dst before the registry frees its place.
+// cancel returns the steps of a cancel, which remove dst before the registry frees dst's location.
 func (w *Way) cancel() (steps []string, commit string) {
 	end := []string{"remove_destination", "publish_cancelled"}
 	switch {

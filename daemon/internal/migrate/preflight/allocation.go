@@ -51,8 +51,8 @@ func (c *Checks) chooseAllocation(s *move.Spec, t api.MigrationTarget) error {
 	return c.noteStorage(s, dir)
 }
 
-// noteSparse notes the storage attributes of src that a sparse dst lacks if programs other than
-// the copier also write dst.
+// noteSparse adds notes about the allocation and the storage attributes of src that dst will lack.
+// dst stays sparse, since programs other than the copier also write it.
 func (c *Checks) noteSparse(s *move.Spec, dir string) error {
 	allocation, err := c.allocationOf(s)
 	if err != nil {

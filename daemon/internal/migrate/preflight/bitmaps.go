@@ -40,7 +40,7 @@ func (c *Checks) CheckQcow2(ctx context.Context, s *move.Spec, dom *hv.Domain) e
 	return nil
 }
 
-// checkBitmaps refuses to lose dirty bitmaps, unless the target accepts that and the instance is
+// checkBitmaps refuses to lose dirty bitmaps, unless the request accepts that and the instance is
 // off. instance is the running instance, or empty.
 func (c *Checks) checkBitmaps(ctx context.Context, s *move.Spec, instance string) error {
 	all, err := c.bitmaps(ctx, s, instance, s.Src.Path)

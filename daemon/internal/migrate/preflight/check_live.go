@@ -93,8 +93,8 @@ func (c *Checks) checkLiveGuest(ctx context.Context, v *api.LiveVolume, att api.
 	return Unsupported(s, "what instance %s writes cannot be followed: %v", dom.Name, err)
 }
 
-// CheckLiveVolume makes the checks of CheckLive that all calls need. dst has no path before it is
-// made.
+// CheckLiveVolume makes the checks of CheckLive that all calls of such a move need. dst has no
+// path before it is made.
 func CheckLiveVolume(in *api.LiveVolume) error {
 	size := in.Src.SizeBytes
 	if _, err := uuid.Parse(in.MigrationID); err != nil {

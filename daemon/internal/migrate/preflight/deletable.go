@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// checkDeletable refuses to delete a src that its storage makes and removes: an image at an
-// address (DESIGN.md of package location), and a LUN or namespace in a connector's pool.
+// checkDeletable refuses to delete a src that only its storage makes and removes: an NBD export or
+// RBD image (DESIGN.md of package location), or a LUN or NVMe namespace in a connector's pool.
 func (c *Checks) checkDeletable(ctx context.Context, s *move.Spec) error {
 	kind := s.SrcKind()
 	switch {

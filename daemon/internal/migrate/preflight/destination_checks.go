@@ -30,8 +30,8 @@ func (c *Checks) checkNotUsed(ctx context.Context, s *move.Spec, path string) er
 	return look.HVRefusal(c.look.CheckFree(ctx, path, location.Self{MigrationID: s.MigrationID}))
 }
 
-// identifyOverwritten records the identity of the overwritten image, and refuses a source that a
-// volume has left and that was written since.
+// identifyOverwritten records the fingerprint of the image that will be overwritten. It refuses an
+// earlier move's released source that was written since.
 func (c *Checks) identifyOverwritten(ctx context.Context, s *move.Spec, t api.MigrationTarget) (err error) {
 	if s.DstPrint, err = c.images.Fingerprint(ctx, s.Dst.Path); err != nil {
 		return err
@@ -55,7 +55,7 @@ func takeSize(s *move.Spec, info image.Info) error {
 	return nil
 }
 
-// checkAligned refuses a larger file as dst if QEMU may be unable to write it.
+// checkAligned refuses a larger file as dst if QEMU may be unable to write a file of its size.
 func checkAligned(s *move.Spec, info image.Info) error {
 	if !s.DstKind().Filesystem || info.SizeBytes%image.MaxAlignBytes == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // checkOnDevice refuses a qcow2 image on a block device unless requested, and records the size
-// that the device needs. where begins the refusal, as in "pool p holds block devices".
+// that the device needs. The refusal begins with where, as in "pool p holds block devices".
 func (c *Checks) checkOnDevice(ctx context.Context, s *move.Spec, t api.MigrationTarget, where string) (err error) {
 	switch {
 	case s.Dst.Format == api.FormatRaw:

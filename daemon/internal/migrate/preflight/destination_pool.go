@@ -65,8 +65,8 @@ func (c *Checks) destinationInPool(ctx context.Context, s *move.Spec, t api.Migr
 	return c.checkDestinationSpace(s, free)
 }
 
-// roundUp sets dst to the size that its pool of devices will make. The volume is the beginning of
-// dst, or is in the qcow2 image on it.
+// roundUp sets dst to the size that its pool of devices will make. The volume is then the
+// beginning of dst, or in a qcow2 image on dst.
 func (c *Checks) roundUp(ctx context.Context, s *move.Spec) error {
 	rounded, err := c.pools.RoundedBytes(ctx, s.Dst.Pool, s.DstRoomBytes())
 	switch {

@@ -17,7 +17,8 @@ import (
 )
 
 // checkDestinationSpace refuses a dst without enough space: a sparse file needs the allocated
-// bytes of src, other images the whole size. It notes if a sparse file may outgrow its place.
+// bytes of src, other images the whole size. It adds a note if a sparse file may outgrow the free
+// space.
 func (sp *Space) checkDestinationSpace(s *move.Spec, free int64) error {
 	need := sp.NeededBytes(s)
 	if free < need {

@@ -15,8 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// checkUnwitnessed refuses some moves from or to an image without the kernel as a witness: its
-// method or the disk's cache mode is unsafe there, or the guest could be started on src unseen.
+// checkUnwitnessed refuses some moves from or to an NBD or RBD image: a mirror, an unsafe cache
+// mode, or a src without working guards. The kernel does not show who uses such an image, like a
+// guest that was started on src.
 func (c *Checks) checkUnwitnessed(ctx context.Context, s *move.Spec, dom *hv.Domain, disk *hv.Disk, target api.MigrationTarget) error {
 	src, dst := s.SrcKind(), medium.Of(target.ToPath)
 	switch {
@@ -126,10 +127,10 @@ func mirrorable(reason string) bool {
 }
 
 // OnlyMirrored returns the refusal of a request that a mirror, the disk's only method while its
-// instance runs, cannot serve. which completes the message with the limitation and the remedy.
-func OnlyMirrored(s *move.Spec, which string) *api.Error {
+// instance runs, cannot serve. The message ends with limit: the limitation and the remedy.
+func OnlyMirrored(s *move.Spec, limit string) *api.Error {
 	return Unsupported(s, "disk %s of instance %s %s, so it can only be mirrored while the instance runs, which %s",
-		s.Target, s.InstanceName, s.OnlyMirrored, which)
+		s.Target, s.InstanceName, s.OnlyMirrored, limit)
 }
 
 func notOverlayable(d *hv.Disk) string {
@@ -148,8 +149,8 @@ func notOverlayable(d *hv.Disk) string {
 	return ""
 }
 
-// notEncryptable returns why a LUKS container can have no overlay, which is encrypted with its
-// passphrase, or "". It records the size of the container's payload.
+// notEncryptable returns why a LUKS container can have no overlay, or "". The overlay would be
+// encrypted with the container's passphrase. It records the size of the container's payload.
 func (c *Checks) notEncryptable(ctx context.Context, s *move.Spec) (reason string, err error) {
 	if err := c.containers.CheckSecret(ctx, s.SrcImage()); err != nil {
 		if errors.Is(err, hv.ErrUnavailable) {
@@ -165,8 +166,8 @@ func (c *Checks) notEncryptable(ctx context.Context, s *move.Spec) (reason strin
 }
 
 // checkMethod refuses a request for an overlay, or for the frozen src of an external copy, that
-// the chosen method cannot serve. A mirror without a running instance is made offline: no QEMU
-// could mirror.
+// the chosen method cannot serve. A mirror requested for an instance that is off is made offline:
+// no QEMU could mirror.
 func checkMethod(s *move.Spec, t *api.MigrationTarget) error {
 	switch {
 	case t.Method == move.MethodOverlay && s.Attached() && s.Method != move.MethodOverlay:

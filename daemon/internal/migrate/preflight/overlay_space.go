@@ -15,7 +15,7 @@ import (
 
 // CheckOverlaySpace refuses a start without space for the overlay after the other open migrations'
 // overlays have grown: an overlay that fills its filesystem pauses all their guests. Starts are
-// decided one after the other, so each counts those before it.
+// decided one after the other, so each counts the starts before it.
 func (sp *Space) CheckOverlaySpace(ctx context.Context, s *move.Spec) error {
 	free, err := sp.FreeBytesFor(ctx, sp.cfg.OverlayDir, s)
 	if err != nil {
@@ -45,8 +45,8 @@ func (sp *Space) CheckOverlaySpace(ctx context.Context, s *move.Spec) error {
 	return nil
 }
 
-// OverlayRoom returns the free space that a new overlay needs. An overlay does not grow beyond the
-// volume with its tables and, if it is encrypted, keys as large as the container's.
+// OverlayRoom returns the free space that a new overlay needs. An overlay takes at most the
+// volume's size, tables and, if it is encrypted, keys as large as the container's.
 func (sp *Space) OverlayRoom(s *move.Spec) int64 {
 	return min(sp.cfg.OverlayMinFreeBytes, s.SizeBytes()+s.SizeBytes()/100+1<<20)
 }

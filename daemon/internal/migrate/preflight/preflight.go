@@ -137,7 +137,8 @@ func CheckTarget(t api.MigrationTarget) error {
 }
 
 // checkVolume checks the registry's state of the volume. The registry repeats these checks when it
-// grants the lock (checkMigratable of its package store), which decides: add a new rule there too.
+// grants the lock (checkMigratable of its package store). Its checks decide: add a new rule there
+// too.
 func checkVolume(vol api.Volume) error {
 	if n := len(vol.Attachments); n > 1 && !vol.Unheld() {
 		return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --live-shared, while its guests write, or with --pause-all, which saves and restores them", vol.Name, n)
@@ -225,8 +226,8 @@ func (c *Checks) CheckDisk(ctx context.Context, s *move.Spec, att api.Attachment
 	return dom, disk, nil
 }
 
-// checkOpen refuses a src that its guest's process does not have open: the device's name belongs
-// to another device now, which would be copied instead, or libvirt shows an old chain.
+// checkOpen refuses a src that its guest's process does not have open: the path has another image
+// now, which would be copied instead, or libvirt shows an old chain.
 func (c *Checks) checkOpen(ctx context.Context, s *move.Spec, dom *hv.Domain) error {
 	if !dom.State.Active() || !s.SrcKind().Witnessed {
 		return nil
@@ -287,9 +288,9 @@ func (c *Checks) checkJob(ctx context.Context, s *move.Spec, dom *hv.Domain) err
 	return nil
 }
 
-// ChooseVerify sets an empty verify. A copy of a frozen src is read back. The sides of a mirror
-// can be compared only with the guest paused, so that must be requested, and only if they are raw,
-// since QEMU has the locks of a qcow2 image.
+// ChooseVerify sets Verify if it is empty. A copy of a frozen src is read back. A mirror's src and
+// dst can be compared only with the guest paused, so that must be requested, and only if both are
+// raw, since QEMU has the locks of a qcow2 image.
 func ChooseVerify(s *move.Spec) error {
 	switch {
 	case s.Method != move.MethodMirror && s.Verify == "":

@@ -12,14 +12,14 @@ import (
 )
 
 // CheckRecorded refuses a move if this host's journal and the registry have different locations
-// for the volume. This includes this host's part in a move that the registry leads.
+// for the volume. The journal also has this host's parts in moves that the registry led.
 func (c *Checks) CheckRecorded(ctx context.Context, vol api.Volume) error {
 	return image.Prefixed("cannot migrate volume "+vol.Name, c.which.CheckVolumeRecorded(ctx, vol))
 }
 
-// CheckPlace refuses the registry's place for an image, which another host may have chosen, if no
-// volume may be there on this host. Outside pools it also allows images in the definitions of
-// these instances: give those that have src, and none for dst.
+// CheckPlace refuses a location from the registry, which another host may have chosen, if no
+// volume may be there on this host. Outside pools it also allows an image that the definition of
+// one of the instances names: for src pass the instances that have the volume, for dst none.
 func (c *Checks) CheckPlace(ctx context.Context, volume string, l api.Location, instances ...string) error {
 	return look.HVRefusal(c.cfg.Rules.CheckHeld(ctx, c.held, l, "cannot migrate volume "+volume, instances...))
 }
