@@ -156,7 +156,7 @@ func FoldCommands(s *move.Spec, disk *move.DiskState) []string {
 // Under reports whether a disk has an image over an image of the migration. The disk may be nil.
 func Under(s *move.Spec, d *hv.Disk) bool { return d != nil && Ours(s, d.Chain) > 0 }
 
-// Ours returns the index of the chain's first image that the migration knows, or -1.
+// Ours returns the index of the chain's first image that is src, dst or the overlay, or -1.
 func Ours(s *move.Spec, chain []hv.Image) int {
 	return slices.IndexFunc(chain, func(img hv.Image) bool { return positionOn(s, img) != move.Foreign })
 }

@@ -65,7 +65,7 @@ func (e *Env) MayBeginUnheld(ctx context.Context, s *move.Spec) error {
 	return &move.WorldChangedError{What: fmt.Sprintf("a block job on disk %s of instance %s has to begin with the guest suspended, since its QEMU may lose a write, or die of it, otherwise", s.Target, s.InstanceName)}
 }
 
-// BegunHeld reports whether the migration's running job began with the guest suspended.
+// BegunHeld reports whether the migration's running block job began with the guest suspended.
 func (e *Env) BegunHeld(ctx context.Context, s *move.Spec) (bool, error) {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil || disk.Mirror == nil {

@@ -109,7 +109,7 @@ func dstIsSilent(ctx context.Context, s *move.Spec, silent error) error {
 		silent, s.VolumeName)
 }
 
-// Silence measures how long dst has not answered while our job into it makes no progress.
+// Silence measures how long dst has not answered while our block job into it makes no progress.
 type Silence struct {
 	asked, since time.Time
 }

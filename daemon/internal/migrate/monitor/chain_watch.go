@@ -198,8 +198,8 @@ func (m *Monitor) MayStart(ctx context.Context, instanceID string) error {
 	return m.which.CheckRecorded(ctx, instanceID)
 }
 
-// chainProblem returns the problem of a migration's chain, or nil. known is false if that is
-// unknown now.
+// chainProblem returns the problem of a migration's chain, or nil. known is false if the chain
+// cannot be read now.
 func (m *Monitor) chainProblem(ctx context.Context, h *history.Migration) (problem *api.ChainProblem, known bool) {
 	parked := h.Running() != nil && h.Running().State == op.StateNeedsOperator
 	if parked || h.OnOverlay() {

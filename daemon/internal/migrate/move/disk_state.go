@@ -102,7 +102,7 @@ func (d *DiskState) MirrorTo(to Direction, s *Spec) (*hv.Mirror, error) {
 	return d.Mirror, nil
 }
 
-// Ours returns our job of this direction, or nil.
+// Ours returns the migration's block job of this direction, or nil.
 func (d *DiskState) Ours(to Direction, s *Spec) *hv.Mirror {
 	mirror, err := d.MirrorTo(to, s)
 	if err != nil {

@@ -186,7 +186,7 @@ type RemarkOutput struct {
 
 // FlushEarly flushes an image that the guest writes, before a call that would flush it with the
 // guest paused. It returns only an *image.NotStoredError, since a later flush would not report the
-// lost writes again. After another error only the pause takes longer.
+// lost writes again. It only logs another error: the pause takes longer then.
 func (e *Env) FlushEarly(ctx context.Context, s *Spec, path string) error {
 	err := e.images.Flush(ctx, path)
 	if err == nil || NotStored(err) {

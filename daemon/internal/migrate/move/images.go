@@ -44,11 +44,9 @@ type ImageDescriber interface {
 	// RealPath returns the path of the image without links, or image.ErrAbsent. It refuses files
 	// that are no image and places where images may not be.
 	RealPath(path string) (string, error)
-	// AllocatedBytes returns the disk space that a file uses.
 	AllocatedBytes(path string) (int64, error)
 	// Properties returns the properties of a qcow2 image that its guest does not see.
 	Properties(path string) (image.Properties, error)
-	// ClusterBytes returns the cluster size of a qcow2 image.
 	ClusterBytes(path string) (int64, error)
 }
 
@@ -119,7 +117,6 @@ type Overlays interface {
 type Containers interface {
 	// CheckSecret returns an error if libvirt does not provide the passphrase of a LUKS container.
 	CheckSecret(ctx context.Context, img hv.Image) error
-	// PayloadBytes returns the size of a LUKS container's payload.
 	PayloadBytes(ctx context.Context, img hv.Image) (int64, error)
 }
 
@@ -141,7 +138,6 @@ type ImageCache interface {
 
 // Directories checks where images are or will be made.
 type Directories interface {
-	// FreeBytes returns by how much a file in dir may grow.
 	FreeBytes(dir string) (int64, error)
 	// Quotas returns this user's limits on a file in dir. It ignores the filesystem's size.
 	Quotas(ctx context.Context, dir string, who hv.ProcessUser) ([]quota.Limit, error)

@@ -39,8 +39,8 @@ var goals = map[string]Goal{
 	KindCopySaved: GoalCopy, KindMakeLive: GoalCopy, KindDropDst: GoalCancel, KindDropSrc: GoalComplete,
 }
 
-// KindFor returns the op kind of a goal. KindRollback replaces KindCancel for a migration that the
-// registry has ended.
+// KindFor returns the op kind of a goal. plans.Env.Plan uses KindRollback instead of KindCancel
+// for a migration that the registry has ended.
 func KindFor(g Goal) string { return "migration_" + string(g) }
 
 // GoalOf returns the goal of an op kind, or "" for a kind without goal.

@@ -69,7 +69,7 @@ func (in *LiveInput) Group() string { return LiveGroup(in.MigrationID) }
 // LiveGroup returns the group of a migration's LiveInput ops.
 func LiveGroup(migrationID string) string { return "live/" + migrationID }
 
-// Owner returns the owner of the guards of guests that are off.
+// Owner returns the owner of the guards that keep guests off.
 func (in *LiveInput) Owner() string { return "tracking " + in.MigrationID }
 
 // Prefix returns the beginning of the names of all bitmaps of the move.
@@ -119,8 +119,8 @@ func (in *LiveInput) Refused(code api.Code, format string, args ...any) *api.Err
 		With("migration_id", in.MigrationID)
 }
 
-// BitmapLost returns the error that ends a generation because the record of the guest's writes has
-// a gap.
+// BitmapLost returns the error that makes the copy start again with round 0 (a new generation),
+// because the record of the guest's writes has a gap.
 func (in *LiveInput) BitmapLost(g LiveGuest, format string, args ...any) *api.Error {
 	return in.Refused(api.CodeBitmapLost, "instance %s %s; nothing is lost, and the whole volume has to be copied once more", g.Name, fmt.Sprintf(format, args...)).
 		With("instance_id", g.ID)

@@ -16,7 +16,7 @@ type Pacing struct {
 	Words string
 }
 
-// PacingKind is the part of a Pacing for programs.
+// PacingKind is the part of a Pacing that programs read.
 type PacingKind struct {
 	Doing    string
 	Requests string // reads, writes or flushes, if their latency is the reason

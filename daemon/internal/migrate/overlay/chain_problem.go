@@ -133,7 +133,7 @@ func (e *Env) Misnamed(ctx context.Context, s *move.Spec, srcUnwritten bool) (bo
 	return true, nil
 }
 
-// Watched reports whether the migration has put an image or a job on the instance's disk.
+// Watched reports whether the migration puts an overlay or a block job on the instance's disk.
 func Watched(s *move.Spec) bool {
 	return s.Method == move.MethodOverlay || s.Method == move.MethodMirror
 }

@@ -151,8 +151,9 @@ func leftOnOverlay(ctx context.Context, r *op.Run, s *move.Spec, disk *move.Disk
 	return op.UnknownOutcome(look.OverlayLeft(s, disk))
 }
 
-// unnameLiveOverlay removes the overlay from the definition of a guest that runs on src, and looks
-// again: libvirt may have queued the snapshot before the change.
+// unnameLiveOverlay removes the overlay from the definition of a guest that runs on src. libvirt
+// may have queued the switch before that: if the guest is on the overlay then, the definition
+// names the overlay again.
 func (e *Env) unnameLiveOverlay(ctx context.Context, r *op.Run, s *move.Spec) error {
 	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.SrcChain()); err != nil {
 		return e.move.HVError(err)
@@ -172,8 +173,8 @@ func (e *Env) unnameLiveOverlay(ctx context.Context, r *op.Run, s *move.Spec) er
 	return err
 }
 
-// unnameUnusedOverlay removes an empty overlay from the definition of a stopped instance, which
-// may have run on the overlay. The guard prevents a start meanwhile.
+// unnameUnusedOverlay removes the overlay from the definition of a stopped instance, if the
+// overlay is empty: the instance may have run on it. The guard prevents a start meanwhile.
 func (e *Env) unnameUnusedOverlay(ctx context.Context, r *op.Run, s *move.Spec) error {
 	if err := e.guards.Set(s.InstanceID, s.Owner(), "Volferry is undoing the start of a migration of volume "+s.VolumeName); err != nil {
 		return err

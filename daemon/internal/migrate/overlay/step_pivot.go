@@ -18,7 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// pivotRetry is the wait while QEMU reports that the job is not ready.
+// pivotRetry is the wait before another pivot while QEMU's job is not ready.
 const pivotRetry = 5 * time.Millisecond
 
 // StepPivot moves the running guest's disk to the new image: dst, or src for a cancel. It is the

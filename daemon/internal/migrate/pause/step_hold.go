@@ -133,8 +133,8 @@ func unlessAtWork(st op.Step) op.Step {
 	return st
 }
 
-// BegunOutput has the job that began with the guest suspended, and the guest's process, empty if
-// unknown.
+// BegunOutput has the block job that began with the guest suspended, and the guest's process,
+// empty if unknown.
 type BegunOutput struct {
 	Job     hv.JobKind `json:"job"`
 	Process string     `json:"process"`

@@ -234,7 +234,7 @@ func (e *Env) pauseOutput(s *move.Spec, note move.PauseNote) ResumeOutput {
 	return ResumeOutput{StallMS: move.Milliseconds(p.Ended.Sub(p.Began))}
 }
 
-// StepDrain waits until the job of the paused guest has copied everything.
+// StepDrain waits until the block job of the paused guest has copied everything.
 func (e *Env) StepDrain(to move.Direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		var note move.FlushingNote
@@ -302,7 +302,7 @@ func drainPollFor(waited time.Duration) time.Duration {
 	return max(move.DrainPoll, min(waited/10, move.JobPoll))
 }
 
-// Drained reports whether the guest is paused and the job has copied everything.
+// Drained reports whether the guest is paused and the block job has copied everything.
 func (e *Env) Drained(ctx context.Context, s *move.Spec, to move.Direction, disk *move.DiskState) (bool, error) {
 	if !disk.Active {
 		return false, look.GuestIsOff(s)

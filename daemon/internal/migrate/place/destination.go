@@ -35,7 +35,7 @@ func (e *Env) noteMade(ctx context.Context, r *op.Run, s *move.Spec, note move.D
 	return r.Note(ctx, note)
 }
 
-// dstLeft refuses to remove dst while the instance's disk, or another user on this host, has it.
+// dstLeft refuses to remove dst while the instance's disk, or another user on this host, uses dst.
 func (e *Env) dstLeft(ctx context.Context, s *move.Spec) error {
 	if s.Attached() {
 		disk, err := e.look.ConfirmDisk(ctx, s)

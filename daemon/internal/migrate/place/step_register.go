@@ -89,9 +89,9 @@ var openStates = []api.MigrationState{
 	api.MigrationCompleting, api.MigrationCancelling, api.MigrationNeedsOperator,
 }
 
-// StepPublish changes the registry's state of the migration from any open state. Completed moves
-// the attachment to dst and frees src; cancelled frees dst. The step waits for the registry
-// without limit.
+// StepPublish changes the registry's state of the migration from any open state. The state
+// completed moves the attachment to dst and frees src; cancelled frees dst. The step waits for the
+// registry without limit.
 func (e *Env) StepPublish(name string, to api.MigrationState, undoTo api.MigrationState) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if to.Final() {

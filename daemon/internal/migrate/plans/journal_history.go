@@ -273,7 +273,7 @@ func NotFrozen(st *op.Status, s *move.Spec) *api.Error {
 }
 
 // StartStall returns for how many milliseconds the switch to the overlay blocked the guest's
-// writes, nil if unknown. ok is false if the op has not done that step.
+// writes, nil if unknown. ok is false if the op has not made the switch.
 func StartStall(st *op.Status) (ms *float64, ok bool) {
 	var out overlay.SwitchOutput
 	ok = move.DecodeOutput(st, overlay.SwitchStep, &out)

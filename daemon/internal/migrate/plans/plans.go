@@ -18,7 +18,7 @@ import (
 // have. Way chooses the steps of an op.
 //
 // An image that the registry has freed may at once belong to another volume. So a cancel removes
-// dst before the registry frees it. In a complete the registry frees src first, because it must
+// dst before the registry frees it. In a complete op the registry frees src first, because it must
 // not name a deleted src, and the step that deletes src checks who uses it (DeleteSource).
 func (e *Env) Plans() []op.Plan {
 	all := append([]op.Plan{e.startPlan(), e.copyPlan(), e.completePlan(), e.cancelPlan()}, e.savedPlans()...)

@@ -20,7 +20,6 @@ import (
 // Way is the state of an instance and a migration when an op is planned. Way and goal decide which
 // steps the op has (Plan).
 type Way struct {
-	// Method is the method of the migration.
 	Method string
 	// Running: the guest runs. Only method overlay sets it.
 	Running bool

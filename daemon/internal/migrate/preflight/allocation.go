@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// chooseAllocation decides whether a new file gets space for the whole volume at once, and notes
-// if src differs. It refuses an allocation that the filesystem cannot provide.
+// chooseAllocation decides whether a new file gets space for the whole volume at once, and adds a
+// note if src's allocation differs. It refuses an allocation that the filesystem cannot provide.
 func (c *Checks) chooseAllocation(s *move.Spec, t api.MigrationTarget) error {
 	if err := c.dirs.MayWrite(s.Dst.Path); err != nil {
 		return err

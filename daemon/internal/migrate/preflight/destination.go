@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// ResolveDestination sets dst in the spec. It refuses a place that is not free.
+// ResolveDestination sets dst in the spec. It refuses a location that is not free.
 func (c *Checks) ResolveDestination(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	s.Dst = api.Location{Format: s.Src.Format, SizeBytes: s.SizeBytes(), LUKSSecret: s.Src.LUKSSecret}
 	if t.ToFormat != "" {

@@ -10,8 +10,8 @@ import (
 
 // checkFits refuses a dst that libvirt does not allow for the defined disk: libvirt would refuse
 // the new definition after the whole copy. disk is nil for a volume without instance. Immovable
-// refuses the settings that a move would lose. libvirt checks all other settings against the bus,
-// the device or further settings, which no move changes.
+// refuses the settings that a move would lose. libvirt's checks of all other settings do not
+// depend on the image.
 func checkFits(s *move.Spec, disk *hv.Disk) error {
 	if disk == nil {
 		return nil

@@ -149,7 +149,7 @@ func checkVolume(vol api.Volume) error {
 	return nil
 }
 
-// CheckSource checks that src is as in the registry, and needs no other files.
+// CheckSource checks that src matches the registry's location, and needs no other files.
 func (c *Checks) CheckSource(ctx context.Context, s *move.Spec) error {
 	if s.LedByRegistry() && !s.SrcKind().Led {
 		return Unsupported(s, "it is at %s, which only its one guest's host moves: not with its guests paused, and not while several write", s.Src.Path)
