@@ -8,8 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// writtenSource is a released source that may have data that its volume lacks, with the ids of the
-// volume's instances.
+// writtenSource is a source that a move has left and that may have data that its volume lacks,
+// with the ids of the volume's instances.
 type writtenSource struct {
 	api.ReleasedSource
 	instances []string

@@ -25,9 +25,9 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// Left returns the paths of the images that a volume has left by moves of this host, without
-// present volumes and images that are seen to be gone. It returns errors of the registry and the
-// hypervisor.
+// Left returns the paths of the images that a volume has left by moves of this host. It omits
+// images that belong to a volume again, and images that are known to be gone. It returns errors of
+// the registry and the hypervisor.
 func (rs *Sources) Left(ctx context.Context, volumeID string) ([]string, error) {
 	look, err := rs.claims.Look(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func ofVolume(volumeID string) func(*move.Spec) bool {
 	return func(s *move.Spec) bool { return s.VolumeID == volumeID }
 }
 
-// newestOfEach returns the newest migration of each src that migrations have left, newest first.
+// newestOfEach returns the newest of these migrations for each src, newest first.
 func newestOfEach(all []*history.Migration) []*history.Migration {
 	var out []*history.Migration
 	for _, h := range slices.Backward(all) {
@@ -67,8 +67,8 @@ func isVolumes(look *location.Look, h *history.Migration) bool {
 	return unknown == nil && holder.Volume != nil
 }
 
-// kept returns the wanted migrations, oldest first, if their src exists and no later migration has
-// copied onto it. src may be in use. kept reads the whole history only if src exists.
+// kept returns the wanted migrations that have left their src, oldest first, if src exists and no
+// later migration has copied onto it. src may be in use.
 func (rs *Sources) kept(ctx context.Context, wanted func(*move.Spec) bool) ([]*history.Migration, error) {
 	starts, err := rs.history.Starts(ctx)
 	if err != nil {
@@ -102,9 +102,9 @@ func (rs *Sources) kept(ctx context.Context, wanted func(*move.Spec) bool) ([]*h
 	return out, nil
 }
 
-// isGone reports whether the src of a migration is seen to be gone: its path is empty or has
-// another image, or the socket of its export's server is missing. Images on other machines are not
-// asked, which may take long.
+// isGone reports whether the src of a migration is known to be gone: its path has no image or
+// another image, or the socket of its NBD server is missing. It returns false for an image on
+// another machine, since a check could take long.
 func (rs *Sources) isGone(ctx context.Context, s *move.Spec) bool {
 	if s.SrcKind().Remote {
 		return false
@@ -145,8 +145,8 @@ func (rs *Sources) releasedInput(ctx context.Context, h *history.Migration) (*pl
 	return &place.ReleasedInput{Spec: h.Spec, Seal: facts.Seal, EndedAt: ended}, nil
 }
 
-// endOf returns the end time of a migration. Only the registry knows the end of a move that it
-// leads.
+// endOf returns the end time of a migration. If the registry controls the move, only the registry
+// knows the time.
 func (rs *Sources) endOf(ctx context.Context, h *history.Migration) (time.Time, error) {
 	if !h.Spec.LedByRegistry() {
 		_, ended := h.Times()
@@ -168,8 +168,8 @@ func releasedSource(s *move.Spec, ended time.Time) api.ReleasedSource {
 	}
 }
 
-// readableDomains returns the domains of this host that can be read. Writes of other domains show
-// in the image.
+// readableDomains returns the domains of this host that libvirt can describe. Writes of other
+// domains show in the image's stamp.
 func (rs *Sources) readableDomains(ctx context.Context) ([]hv.Domain, error) {
 	doms, _, err := hv.Readable(rs.hv.Domains(ctx))
 	return doms, err
@@ -185,7 +185,8 @@ func (rs *Sources) LeaverOf(ctx context.Context, path string) (*history.Migratio
 	return rs.leaverAmong(ctx, starts, path)
 }
 
-// leaverAmong is LeaverOf among the migrations of these ops, oldest first.
+// leaverAmong is LeaverOf for the migrations that began with the ops in starts, which are ordered
+// oldest first.
 func (rs *Sources) leaverAmong(ctx context.Context, starts []op.Op, path string) (*history.Migration, error) {
 	for i, o := range slices.Backward(starts) {
 		s, err := history.SpecOf(o)
@@ -215,8 +216,9 @@ func (rs *Sources) leaverAmong(ctx context.Context, starts []op.Op, path string)
 	return nil, nil
 }
 
-// lastCopyOnto returns the newest migration that has written to a path, or nil. It searches the
-// migrations that began with these ops, oldest first. A refused copy does not count.
+// lastCopyOnto returns the newest migration that has written to a path, or nil, among the
+// migrations that began with the ops in starts, which are ordered oldest first. A copy that was
+// refused before it wrote does not count.
 func (rs *Sources) lastCopyOnto(ctx context.Context, starts []op.Op, path string) (*history.Migration, error) {
 	for _, o := range slices.Backward(starts) {
 		s, err := history.SpecOf(o)
@@ -260,7 +262,8 @@ func (rs *Sources) changeOf(ctx context.Context, h *history.Migration) (change i
 
 // CheckNotWritten refuses to overwrite an image that a volume of this host has left and that was
 // written since: the image may have the only copy of a guest's writes. If it is unknown whether
-// the image was written, the target must allow the overwriting, or another program must copy.
+// the image was written, it refuses unless the target allows overwriting, or another program makes
+// the copy.
 func (rs *Sources) CheckNotWritten(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	path := s.Dst.Path
 	h, err := rs.LeaverOf(ctx, path)
@@ -287,9 +290,10 @@ func (rs *Sources) CheckNotWritten(ctx context.Context, s *move.Spec, t api.Migr
 		With("migration_id", h.Spec.MigrationID)
 }
 
-// CheckNothingLost refuses to overwrite another volume's released source, or a file with data from
-// outside this host's moves, unless the target allows that, or another program copies. Any other
-// device or export was made for the volume.
+// CheckNothingLost refuses to overwrite the source that a move of another volume has left, or a
+// file with data that no move of this host has written, unless the target allows overwriting, or
+// another program makes the copy. It assumes that any other device or export was made for this
+// volume.
 func (rs *Sources) CheckNothingLost(ctx context.Context, s *move.Spec, t api.MigrationTarget, info image.Info) error {
 	if t.Overwrite || t.ExternalCopy {
 		return nil
@@ -324,9 +328,9 @@ func (rs *Sources) CheckNothingLost(ctx context.Context, s *move.Spec, t api.Mig
 		With(api.DetailOverwrites, s.Dst.Path).With("allocated_bytes", info.AllocatedBytes)
 }
 
-// copiedInVain reports whether the file at the dst of s has only the copy of a cancelled move,
-// unwritten since. It is false for a move that the registry leads, since this host does not know
-// its end.
+// copiedInVain reports whether the file at the dst of s has only the copy of a cancelled move, and
+// was not written since. It returns false if the registry controlled that move, since this host
+// does not know how such a move ended.
 func (rs *Sources) copiedInVain(ctx context.Context, starts []op.Op, s *move.Spec) (bool, error) {
 	h, err := rs.lastCopyOnto(ctx, starts, s.Dst.Path)
 	if err != nil || h == nil || h.Spec.LedByRegistry() || h.Position() == move.OnDst {
@@ -348,7 +352,7 @@ func (rs *Sources) copiedInVain(ctx context.Context, starts []op.Op, s *move.Spe
 }
 
 // CheckAdoptable refuses an image that an existing volume has left by a move of this host: the
-// adoption of this older copy must be forced. verdict begins the refusal.
+// adoption of this older copy must be forced. verdict begins the error's text.
 func (rs *Sources) CheckAdoptable(ctx context.Context, path, verdict string) error {
 	h, err := rs.LeaverOf(ctx, path)
 	if err != nil || h == nil {

@@ -85,8 +85,8 @@ func (rs *Sources) describeReleased(ctx context.Context, h *history.Migration, d
 	return r
 }
 
-// checkReleased makes all checks of a deletion. vol and unknown are the registry's answer about
-// the volume.
+// checkReleased makes all checks before the deletion of a source. vol and unknown are the volume
+// and the error that the registry returned.
 func (rs *Sources) checkReleased(ctx context.Context, in *place.ReleasedInput, vol api.Volume, unknown error) error {
 	if err := rs.place.CheckReleased(ctx, in); err != nil {
 		return look.HVRefusal(request.Refused(err))
@@ -100,9 +100,9 @@ func (rs *Sources) checkReleased(ctx context.Context, in *place.ReleasedInput, v
 	return rs.checkVolumeOfReleased(ctx, &in.Spec, vol)
 }
 
-// checkVolumeOfReleased refuses to delete src while the volume's image is missing, or while a
-// guest on this host has another image than the registry records: src may be the only copy, or the
-// guest may need it.
+// checkVolumeOfReleased refuses to delete src while the volume's image is missing, or while an
+// instance here has the volume and no copy is known to have every write: src may be the only copy,
+// or the guest may need it.
 func (rs *Sources) checkVolumeOfReleased(ctx context.Context, s *move.Spec, vol api.Volume) error {
 	if rs.which.Reaches(ctx, vol) {
 		if path := rs.which.AbsentOf(ctx, history.WithBases(vol.Location)); path != "" {

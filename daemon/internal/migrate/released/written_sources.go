@@ -30,24 +30,24 @@ const (
 	SourceWatchAfter = 500 * time.Millisecond
 )
 
-// WrittenSources returns, newest first, the released sources that may have data that their volumes
-// lack, because they were written since, or a guest runs on them. It checks the volumes with these
-// ids, or all. It omits sources of deleted volumes. The error names the sources that cannot be
-// checked, and may come with results.
+// WrittenSources returns, newest first, the sources that moves have left and that may have data
+// that their volumes lack: a source was written since its move, or a guest runs on it. It checks
+// the volumes with these ids, or all, and omits sources of deleted volumes. The error names the
+// sources that cannot be checked, and may come with results.
 func (rs *Sources) WrittenSources(ctx context.Context, volumeIDs ...string) ([]api.ReleasedSource, error) {
 	found, _, err := rs.findWritten(ctx, func(s *move.Spec) bool { return len(volumeIDs) == 0 || slices.Contains(volumeIDs, s.VolumeID) })
 	return described(found), err
 }
 
-// KnownWrittenSources returns WrittenSources as of the watch's last look.
+// KnownWrittenSources returns the result of WrittenSources at the last look of WatchSources.
 func (rs *Sources) KnownWrittenSources() []api.ReleasedSource {
 	rs.sources.mu.Lock()
 	defer rs.sources.mu.Unlock()
 	return described(rs.sources.found)
 }
 
-// GuestsOnReleasedSources counts the released sources with a running guest, by the watch's last
-// look.
+// GuestsOnReleasedSources counts the sources that moves have left and that a guest runs on, at the
+// last look of WatchSources.
 func (rs *Sources) GuestsOnReleasedSources() int {
 	n := 0
 	for _, r := range rs.KnownWrittenSources() {
@@ -58,8 +58,8 @@ func (rs *Sources) GuestsOnReleasedSources() int {
 	return n
 }
 
-// WrittenSourceNote returns a note if an instance has a volume with a written source, by the
-// watch's last look; otherwise "".
+// WrittenSourceNote returns a note if the last look of WatchSources has found a written source of
+// one of this instance's volumes; otherwise "".
 func (rs *Sources) WrittenSourceNote(instanceID string) string {
 	rs.sources.mu.Lock()
 	defer rs.sources.mu.Unlock()
@@ -78,8 +78,9 @@ func described(found []writtenSource) []api.ReleasedSource {
 	return out
 }
 
-// WatchSources looks for written sources until ctx ends: soon after a guest was started or
-// stopped, and at intervals. It adds each written source to the audit trail once.
+// WatchSources looks for sources that were written after their move, until ctx ends: soon after a
+// guest was started or stopped, and at intervals. It adds each written source to the audit trail
+// once.
 func (rs *Sources) WatchSources(ctx context.Context) error {
 	events := rs.hv.Events(ctx)
 	tick := time.NewTicker(sourceWatchEvery)
@@ -105,7 +106,8 @@ func (rs *Sources) WatchSources(ctx context.Context) error {
 	}
 }
 
-// lookAtSources stores the written sources. A source that cannot be checked keeps its last result.
+// lookAtSources finds and stores the written sources. A source that cannot be checked keeps its
+// last result.
 func (rs *Sources) lookAtSources(ctx context.Context) {
 	found, unknown, err := rs.findWritten(ctx, func(*move.Spec) bool { return true })
 	rs.sources.mu.Lock()
@@ -128,8 +130,8 @@ func (rs *Sources) lookAtSources(ctx context.Context) {
 	}
 }
 
-// auditWritten adds to the audit trail that a source was written. Its op id is the same after a
-// restart, so the trail has the event once.
+// auditWritten adds an event to the audit trail: a source was written. The event's op id is the
+// same after a restart, so the trail has the event only once.
 func (rs *Sources) auditWritten(r *api.ReleasedSource) {
 	rs.sources.mu.Lock()
 	defer rs.sources.mu.Unlock()
@@ -152,7 +154,7 @@ func (rs *Sources) auditWritten(r *api.ReleasedSource) {
 }
 
 // findWritten returns the written sources of the wanted migrations. With an error, unknown has the
-// migrations with unchecked sources; nil means all migrations.
+// ids of the migrations with an unchecked source; nil means all migrations.
 func (rs *Sources) findWritten(ctx context.Context, wanted func(*move.Spec) bool) (found []writtenSource, unknown []string, err error) {
 	all, err := rs.kept(ctx, wanted)
 	if err != nil || len(all) == 0 {
