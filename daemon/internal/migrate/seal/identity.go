@@ -32,8 +32,8 @@ func Provided(st op.Step, checks ...func(context.Context, *move.Spec) error) op.
 	return st
 }
 
-// Followed returns a step that calls by after its own Do.
-func Followed(st op.Step, by func(context.Context, *op.Run, *move.Spec) error) op.Step {
+// Followed returns the step st with a call of next after each successful Do.
+func Followed(st op.Step, next func(context.Context, *op.Run, *move.Spec) error) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
 		if err := do(ctx, r); err != nil {
@@ -43,13 +43,13 @@ func Followed(st op.Step, by func(context.Context, *op.Run, *move.Spec) error) o
 		if err != nil {
 			return err
 		}
-		return by(ctx, r, s)
+		return next(ctx, r, s)
 	}
 	return st
 }
 
-// JobProvided is Provided for a step that waits for a job. If a check fails although the job is
-// ready, the step is not observed as done, and Do returns the reason.
+// JobProvided is Provided for a step that waits for a block job. If a check fails, Observe returns
+// NotDone even if the job is ready, and Do returns the reason.
 func JobProvided(st op.Step, checks ...func(context.Context, *move.Spec) error) op.Step {
 	st = Provided(st, checks...)
 	observe := st.Observe
@@ -75,7 +75,8 @@ func passed(ctx context.Context, r *op.Run, checks []func(context.Context, *move
 	return nil
 }
 
-// EndUnchanged returns the check that a direction's end is still the migration's image.
+// EndUnchanged returns the check of the image that the guest is switched to: SrcUnchanged or
+// DstUnchanged.
 func (e *Env) EndUnchanged(to move.Direction) func(context.Context, *move.Spec) error {
 	if to.End == move.OnSrc {
 		return e.SrcUnchanged
@@ -83,10 +84,10 @@ func (e *Env) EndUnchanged(to move.Direction) func(context.Context, *move.Spec) 
 	return e.DstUnchanged
 }
 
-// EndUnchangedInPause is EndUnchanged for a paused guest. It does not ask for an end at an
-// address, which may take long. StepPauseToSwitch has checked it right before the pause, and since
-// then QEMU has that very image open, and makes it the disk. EndHasItsName checks the image's name
-// after the pause.
+// EndUnchangedInPause is EndUnchanged for a paused guest. It does not check an image on the
+// network (NBD, RBD), which may take long: StepPauseToSwitch has checked that image right before
+// the pause, and QEMU has kept it open since. EndHasItsName checks the image's name after the
+// pause.
 func (e *Env) EndUnchangedInPause(to move.Direction) func(context.Context, *move.Spec) error {
 	unchanged := e.EndUnchanged(to)
 	return func(ctx context.Context, s *move.Spec) error {
@@ -97,10 +98,10 @@ func (e *Env) EndUnchangedInPause(to move.Direction) func(context.Context, *move
 	}
 }
 
-// EndHasItsName returns an error if the definition's address now leads to another image than
-// before the pause, which may be long ago if the daemon was dead. It is called with the guest
-// running again: the guest has the right image, but its next start would have the other. It waits
-// for an answer.
+// EndHasItsName returns an error if the address in the definition now leads to another image than
+// before the pause. The guest runs again when EndHasItsName is called, and has the right image,
+// but its next start would open the other image. The step is tried again until the storage
+// answers.
 func (e *Env) EndHasItsName(ctx context.Context, s *move.Spec, to move.Direction) error {
 	if to.Kind(s).Witnessed {
 		return nil
@@ -134,8 +135,8 @@ func renameBack(path string) string {
 }
 
 // MayWriteDst checks dst right before its first write, and before a copy continues: since
-// preflight a domain may name dst, or its path may have another file. It returns dst's required
-// fingerprint, or "".
+// preflight a domain may have begun to use dst, or its path may have another file. It returns the
+// fingerprint that dst must have, or "".
 func (e *Env) MayWriteDst(ctx context.Context, s *move.Spec) (string, error) {
 	if err := e.DstUnchanged(ctx, s); err != nil {
 		return "", err
@@ -146,7 +147,8 @@ func (e *Env) MayWriteDst(ctx context.Context, s *move.Spec) (string, error) {
 	return e.dstPrint(ctx, s)
 }
 
-// MayMirrorToDst is MayWriteDst for a mirror that does not write yet.
+// MayMirrorToDst makes the checks of MayWriteDst and others before QEMU mirrors to dst. It checks
+// nothing once the mirror job runs.
 func (e *Env) MayMirrorToDst(ctx context.Context, s *move.Spec) error {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil || disk.Mirror != nil {
@@ -171,7 +173,8 @@ func (e *Env) MayMirrorToDst(ctx context.Context, s *move.Spec) error {
 	return e.move.HVError(e.look.NotDenied(ctx, s, s.Dst.Path, "complete migration "+s.MigrationID))
 }
 
-// DstUnchanged refuses a dst that is not the image that the migration made, or preflight saw.
+// DstUnchanged refuses a dst that is neither the image that the migration made nor the image that
+// preflight saw.
 func (e *Env) DstUnchanged(ctx context.Context, s *move.Spec) error {
 	want, err := e.dstPrint(ctx, s)
 	if err != nil || want == "" {
@@ -196,8 +199,8 @@ func (e *Env) SrcUnchanged(ctx context.Context, s *move.Spec) error {
 	return e.move.HVError(err)
 }
 
-// dstPrint returns dst's required fingerprint, or "" if unknown: a tool that makes an external
-// copy may replace the file (rsync renames).
+// dstPrint returns the fingerprint that dst must have, or "" if unknown: a tool that makes an
+// external copy may replace the file (rsync renames).
 func (e *Env) dstPrint(ctx context.Context, s *move.Spec) (string, error) {
 	identity := s.DstPrint
 	if s.CreateDst {
@@ -224,8 +227,8 @@ func DstReplaced(path, want, now string) *api.Error {
 		path, want, orNothing(now)).With("expected", want).With("found", now)
 }
 
-// DstToReserve returns dst with the identity of an existing device, which the volume has after its
-// completion. A new dst's identity is reported later (IdentifyMade, MadeDst).
+// DstToReserve returns dst with its identity if it is an existing device. The identity of a new
+// device is reported later (IdentifyMade, MadeDst).
 func DstToReserve(s *move.Spec) api.Location {
 	dst := s.Dst
 	dst.Identity = image.IdentityIn(s.DstPrint)
@@ -257,7 +260,7 @@ func (e *Env) IdentifyMade(ctx context.Context, opID string, s *move.Spec) {
 
 func orNothing(identity string) string { return cmp.Or(identity, "nothing") }
 
-// IsSource reports whether src's path has the moved image or is empty.
+// IsSource reports whether the path of src still has the moved image, or has no image.
 func (e *Env) IsSource(ctx context.Context, s *move.Spec) (bool, error) {
 	now, err := e.images.Fingerprint(ctx, s.Src.Path)
 	if errors.Is(err, image.ErrAbsent) {

@@ -13,12 +13,10 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// FrozenOutput is the seal of src.
+// FrozenOutput is the seal of src: the data that let a later check find writes to src.
 type FrozenOutput struct {
-	At time.Time `json:"at"`
-	// Src is the stamp of the frozen src.
-	Src *image.Stamp `json:"src,omitempty"`
-	// Snapshot is the snapshot of src, an RBD image.
+	At       time.Time         `json:"at"`
+	Src      *image.Stamp      `json:"src,omitempty"`
 	Snapshot *move.SrcSnapshot `json:"snapshot,omitempty"`
 	// NotFrozen names the process of QEMU that still had src open for writing, or is empty. If
 	// set, the start has failed, and the guest is brought back.
@@ -27,8 +25,8 @@ type FrozenOutput struct {
 	NotStored string `json:"not_stored,omitempty"`
 }
 
-// Seal returns the seal of a src that no program writes from now on, in the step with this name.
-// An RBD image gets a snapshot, since Ceph does not report when an image was written.
+// Seal returns the seal of a src that no program writes from now on. step is the running step's
+// name. An RBD image gets a snapshot, since Ceph does not report when an image was written.
 func (e *Env) Seal(ctx context.Context, r *op.Run, s *move.Spec, step string) (out FrozenOutput, err error) {
 	if s.SrcKind().Snapshots {
 		out.Src = &image.Stamp{SizeBytes: s.Src.SizeBytes}
@@ -44,8 +42,8 @@ func (e *Env) Seal(ctx context.Context, r *op.Run, s *move.Spec, step string) (o
 
 // StampToKeep returns an image's stamp for the journal. QEMU's flushes leave a file's time of
 // modification in memory; after a power failure the file would have an older time, as if it had
-// been written. So StampToKeep first flushes the image, except at an address, where the stamp has
-// only the size.
+// been written. So StampToKeep first flushes the image, except an image on the network: its
+// stamp has only the size.
 func (e *Env) StampToKeep(ctx context.Context, path string) (image.Stamp, error) {
 	if medium.Of(path).Witnessed {
 		if err := e.images.Flush(ctx, path); err != nil {
@@ -56,8 +54,8 @@ func (e *Env) StampToKeep(ctx context.Context, path string) (image.Stamp, error)
 }
 
 // Sealed refuses a src that any program wrote since its freeze: the overlay, or a copy, belongs to
-// the old content, and a fold or a switch would lose the write. It allows the writes of a cancel
-// that has begun to write src. The evidence is a file's time of modification and size, the
+// the old content, and a fold or a switch would lose the write. It allows writes once a cancel has
+// begun to fold the overlay into src. The evidence is a file's time of modification and size, the
 // kernel's counters of a block device until the host reboots, or an RBD image's snapshot.
 func (e *Env) Sealed(ctx context.Context, s *move.Spec, opID string) error {
 	_, err := e.lookAtSeal(ctx, s, opID)
@@ -92,14 +90,16 @@ type LeftSrcNote struct {
 	Left *image.Stamp `json:"left,omitempty"`
 }
 
-// SealsLeft makes a step that leaves no process with src open note the stamp of src.
+// SealsLeft makes a step note the stamp of src after its Do. It is for a step that leaves no
+// process with src open.
 func (e *Env) SealsLeft(st op.Step) op.Step {
 	return Followed(st, func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		return e.SealLeft(ctx, r, s.Src.Path, st.Name)
 	})
 }
 
-// SealsMirrored is SealsLeft for a mirror, which does not freeze src.
+// SealsMirrored is SealsLeft for a move by MethodMirror, which does not freeze src. It changes no
+// other move.
 func (e *Env) SealsMirrored(st op.Step) op.Step {
 	return Followed(st, func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		if s.Method != move.MethodMirror {
@@ -109,9 +109,9 @@ func (e *Env) SealsMirrored(st op.Step) op.Step {
 	})
 }
 
-// SealLeft notes the stamp of a src that its volume leaves. It does so once, so that a write
-// between two tries of a step counts. Without a stamp the move does not fail, but later writes to
-// src stay unknown.
+// SealLeft notes the stamp of a src that its volume leaves. It keeps the first stamp when the step
+// is tried again, so that a write between two tries is found. If the stamp cannot be read, the
+// move does not fail, but later writes to src stay unknown.
 func (e *Env) SealLeft(ctx context.Context, r *op.Run, src, step string) error {
 	var note LeftSrcNote
 	if noted, err := r.Noted(step, &note); err != nil || noted && note.Left != nil || !medium.Of(src).Witnessed {
@@ -125,8 +125,8 @@ func (e *Env) SealLeft(ctx context.Context, r *op.Run, src, step string) error {
 	return r.Note(ctx, LeftSrcNote{&stamp})
 }
 
-// ChangeSinceLeft returns whether src was written since its volume left it, by the stamp of its
-// freeze or its closing. why is the reason for an unknown change.
+// ChangeSinceLeft returns whether src was written since its volume left it. seal is the stamp of
+// src from then, or from its freeze. why is the reason for an unknown change.
 func (e *Env) ChangeSinceLeft(ctx context.Context, s *move.Spec, seal *image.Stamp) (change image.Change, why string, err error) {
 	kind := s.SrcKind()
 	if !kind.Witnessed {
@@ -147,14 +147,16 @@ func (e *Env) ChangeSinceLeft(ctx context.Context, s *move.Spec, seal *image.Sta
 	return change, why, nil
 }
 
-// ofVolume limits a stamp's size to the volume in a larger image.
+// ofVolume limits the size in a stamp to the volume, if the volume is only the beginning of the
+// image.
 func ofVolume(stamp image.Stamp, l api.Location) image.Stamp {
 	stamp.SizeBytes = l.VolumeBytes(stamp.SizeBytes)
 	return stamp
 }
 
-// SealedUnlessCommitted is Sealed, unless a commit of the overlay runs: a person has begun it, it
-// writes src as a cancel would, and the cancel adopts it.
+// SealedUnlessCommitted is Sealed, but allows writes to src while a block commit of the overlay
+// into src runs: an operator has begun the commit, it writes what a cancel would write, and the
+// cancel adopts it.
 func (e *Env) SealedUnlessCommitted(ctx context.Context, s *move.Spec, disk *move.DiskState, opID string) error {
 	if disk.Active && disk.Live == move.OnOverlay && disk.Ours(move.ToSrc, s) != nil {
 		return nil
@@ -176,9 +178,10 @@ func written(s *move.Spec, seal *image.Stamp, snapshot *move.SrcSnapshot) *api.E
 		s.Src.Path, s.VolumeName, when)
 }
 
-// SealedOrSame is Sealed, but compares src with dst if its stamp has changed or the evidence is
-// lost: a program may have touched src without changing it. This requires a copy of the frozen
-// src, and no part of the overlay in dst. touched reports that both were compared, and equal.
+// SealedOrSame is Sealed, but compares src with dst if the stamp of src has changed or the
+// evidence is lost: a program may have touched src without changing its content. It compares them
+// only if dst is a copy of the frozen src without any part of the overlay. touched reports that
+// src and dst were compared and are equal.
 func (e *Env) SealedOrSame(ctx context.Context, s *move.Spec, opID string) (touched bool, err error) {
 	lost, refused := e.lookAtSeal(ctx, s, opID)
 	if !lost && api.CodeOf(refused) != api.CodeChainChanged {
@@ -205,8 +208,9 @@ func (e *Env) SealedOrSame(ctx context.Context, s *move.Spec, opID string) (touc
 	return true, nil
 }
 
-// SealedStill is Sealed for an RBD image, right before the pause. It finds writes to src during
-// the job. Other images are checked for the last time before the job.
+// SealedStill repeats the check of Sealed for an RBD src, right before the guest is paused for the
+// switch. It finds writes of other programs to src during the block job. Other images are checked
+// for the last time before the job.
 func (e *Env) SealedStill(ctx context.Context, s *move.Spec) error {
 	if !s.SrcKind().Snapshots {
 		return nil

@@ -19,9 +19,9 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// snapshotSrc makes the snapshot of an RBD src that no program writes any more, in the step with
-// this name. If that fails it returns nil and the move continues; the seal then has only the size
-// of src.
+// snapshotSrc makes the snapshot of an RBD src that no program writes any more. step is the
+// running step's name. If the snapshot fails it returns nil and the move continues; the seal then
+// has only the size of src.
 func (e *Env) snapshotSrc(ctx context.Context, r *op.Run, s *move.Spec, step string) (*move.SrcSnapshot, error) {
 	name := rbd.SnapshotName(s.MigrationID)
 	found, err := e.images.Snapshot(ctx, s.Src.Path, name, false)
@@ -61,7 +61,7 @@ func (e *Env) makeSnapshot(ctx context.Context, s *move.Spec, name string) (rbd.
 	return found, err
 }
 
-// noSnapshot returns the error for a failed snapshot, nil if the move continues without it.
+// noSnapshot returns the error for a failed snapshot, or nil if the move continues without it.
 func (e *Env) noSnapshot(ctx context.Context, s *move.Spec, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -76,8 +76,8 @@ func (e *Env) noSnapshot(ctx context.Context, s *move.Spec, err error) error {
 }
 
 // writtenSinceSnapshot reports whether src was written since its snapshot. lost means that the
-// snapshot is gone, so this is unknown: the operator who removed the snapshot has stated that src
-// is unchanged, as by restoring a file's time.
+// snapshot is gone, so the result is unknown. The move then continues: the operator who removed
+// the snapshot has thereby stated that src is unchanged.
 func (e *Env) writtenSinceSnapshot(ctx context.Context, s *move.Spec, was *move.SrcSnapshot) (written, lost bool, err error) {
 	if was == nil {
 		return false, false, nil
@@ -93,8 +93,8 @@ func (e *Env) writtenSinceSnapshot(ctx context.Context, s *move.Spec, was *move.
 	return now.Written, false, nil
 }
 
-// EndsSnapshot wraps the last step before which the seal is checked. The step first removes the
-// snapshot of src by end, and reports end's remark.
+// EndsSnapshot wraps the last step before which the seal is checked. The step first calls end,
+// which removes the snapshot of src, and reports end's remark.
 func (e *Env) EndsSnapshot(st op.Step, end func(context.Context, *move.Spec) (remark string, err error)) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -120,7 +120,7 @@ func (e *Env) StepDropSnapshot() op.Step {
 	return e.EndsSnapshot(nothing, e.DropSnapshot)
 }
 
-// DropSnapshot removes the journal's snapshot of src, and returns a remark if the snapshot
+// DropSnapshot removes the snapshot of src that the journal records, and returns a remark if it
 // remains.
 func (e *Env) DropSnapshot(ctx context.Context, s *move.Spec) (left string, err error) {
 	p, err := e.snapshotFacts(ctx, s)
@@ -138,7 +138,7 @@ func (e *Env) snapshotFacts(ctx context.Context, s *move.Spec) (move.Facts, erro
 }
 
 // ReleaseSnapshot is DropSnapshot after the volume has left src. It adds a remark if src was
-// written between the last look and the switch, since the volume may lack that.
+// written after the last check of the seal, since the volume may lack that write.
 func (e *Env) ReleaseSnapshot(ctx context.Context, s *move.Spec) (remark string, err error) {
 	p, err := e.snapshotFacts(ctx, s)
 	if err != nil || !p.SnapshotBegun {
@@ -158,20 +158,21 @@ func (e *Env) ReleaseSnapshot(ctx context.Context, s *move.Spec) (remark string,
 }
 
 // DropSnapshotToFold removes the snapshot before the overlay is folded into src, since Ceph would
-// keep the overwritten objects for it. The journal has the beginning of the fold, so the seal is
-// not checked again. The op's end reports a remaining snapshot.
+// keep the overwritten objects for the snapshot. The journal records that the fold has begun, so
+// the seal is not checked again. If the snapshot remains, the end of the op reports it.
 func (e *Env) DropSnapshotToFold(ctx context.Context, s *move.Spec) error {
 	_, err := e.DropSnapshot(ctx, s)
 	return err
 }
 
-// RemoveSnapshot removes the snapshot of src. was is nil if the journal lacks the snapshot's id.
-// It does not wait for a cluster that does not answer, which may be the reason for the move.
-func (e *Env) RemoveSnapshot(ctx context.Context, s *move.Spec, was *move.SrcSnapshot) (left string, err error) {
+// RemoveSnapshot removes the snapshot of src, and returns a remark if it remains. made is nil if
+// the journal lacks the snapshot's id. RemoveSnapshot does not wait for a cluster that does not
+// answer, which may be the reason for the move.
+func (e *Env) RemoveSnapshot(ctx context.Context, s *move.Spec, made *move.SrcSnapshot) (left string, err error) {
 	name := rbd.SnapshotName(s.MigrationID)
 	found, err := e.images.Snapshot(ctx, s.Src.Path, name, false)
 	if err == nil {
-		if found.ID == 0 || was != nil && found.ID != was.ID {
+		if found.ID == 0 || made != nil && found.ID != made.ID {
 			return "", nil
 		}
 		err = e.images.RemoveSnapshot(ctx, s.Src.Path, s.SrcPrint, name, found.ID)
