@@ -29,7 +29,7 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// CopyEngine is the move.Copier of package copy. Its cursors are files in one directory.
+// CopyEngine implements move.Copier with package copy. Its cursors are files in one directory.
 type CopyEngine struct {
 	cursors string
 	thin    ThinBlockBytes
@@ -46,8 +46,8 @@ type CopyEngine struct {
 	offloaded int64
 }
 
-// ThinBlockBytes returns the block size of a thin volume with discarded blocks that read as zeros.
-// It returns 0 for other devices.
+// ThinBlockBytes returns the block size of a thin volume if discarded blocks then read as zeros,
+// and 0 for other devices.
 type ThinBlockBytes func(ctx context.Context, device *os.File) (int64, error)
 
 // NewCopier returns a copier with its cursors in dir. access opens images that are no file or
@@ -129,8 +129,8 @@ func (c *CopyEngine) openCursor(spec *copy.Spec, key string) (closeCursor func()
 	}
 }
 
-// pace makes a copy yield to the guest with these statistics. It runs until ctx ends, as one of
-// the helpers.
+// pace makes a copy yield to the guest with these statistics. The pacer runs in helpers until ctx
+// ends.
 func (*CopyEngine) pace(ctx context.Context, spec *copy.Spec, helpers *sync.WaitGroup, stats func(context.Context) (*hv.DiskStats, error), pace string) *copy.GuestPacer {
 	pacer := copy.NewGuestPacer(GuestLatency(ctx, stats), KeepShare(pace))
 	helpers.Go(func() { pacer.Run(ctx) })
@@ -161,7 +161,7 @@ func (c *CopyEngine) count(paced time.Duration, moved int64) {
 	c.moved += moved
 }
 
-// CountPaced adds how long a block job has yielded to its guest.
+// CountPaced adds to the total how long a block job has yielded to its guest.
 func (c *CopyEngine) CountPaced(paced time.Duration) { c.count(paced, 0) }
 
 // Totals returns, since the daemon's start, how long copies have yielded to guests, how many bytes
@@ -180,7 +180,7 @@ func (c *CopyEngine) countOffloaded(n int64) {
 
 const optionsPoll = 200 * time.Millisecond
 
-// KeepShare returns the share of its speed that a copy keeps while a guest suffers.
+// KeepShare returns the share of its speed that a copy keeps while the guest's requests are slow.
 func KeepShare(pace string) float64 {
 	switch pace {
 	case api.PaceOff:
@@ -246,8 +246,8 @@ func (c *CopyEngine) Compare(ctx context.Context, src, dst []hv.Image, sizeBytes
 	return copyError(ctx, copy.Compare(ctx, spec))
 }
 
-// decrypt makes the comparison read an encrypted overlay as the guest sees it. Two containers are
-// compared as they are, with their headers.
+// decrypt makes the comparison read an encrypted overlay as the guest sees it. Two LUKS containers
+// are compared as they are, with their headers.
 func (c *CopyEngine) decrypt(ctx context.Context, spec *copy.Spec, src []hv.Image) (err error) {
 	if src[0].LUKSSecret == "" || src[0].Format == string(api.FormatRaw) {
 		return nil
@@ -361,8 +361,8 @@ func copyError(ctx context.Context, err error) error {
 	return api.Errorf(api.CodeInternal, "%v; the copy goes on where it stopped when it is run again", err)
 }
 
-// IsIOError reports whether err is one into which Linux converts errors of devices and file
-// servers (blk_errors in block/blk-core.c, nfs_stat_to_errno).
+// IsIOError reports whether err is an error that Linux makes of errors of devices and file servers
+// (blk_errors in block/blk-core.c, nfs_stat_to_errno).
 func IsIOError(err error) bool {
 	return slices.ContainsFunc([]error{
 		syscall.EIO, syscall.EREMOTEIO, syscall.ENOLINK, syscall.ENODATA, syscall.EILSEQ, syscall.ETIMEDOUT, syscall.ESTALE,

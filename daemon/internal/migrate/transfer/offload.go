@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// offloadTimeout exceeds a storage's time for one range.
+// offloadTimeout is longer than a storage needs to copy one range.
 const offloadTimeout = 3 * time.Minute
 
 // offload describes how the storage of src and dst copies by itself. It returns nil if the storage
@@ -76,13 +76,14 @@ func (*Env) refusedCopy(err error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "%v; run the copy again, it goes on where it stopped", err)
 }
 
-// plainDevice reports whether the guest sees exactly the bytes of a block device.
+// plainDevice reports whether an image is a whole raw block device, so that the guest sees exactly
+// its bytes.
 func plainDevice(i hv.Image) bool {
 	return i.Type == hv.SourceBlock && i.Format == string(api.FormatRaw) && i.SliceBytes == 0
 }
 
-// dstIsAnswered refuses a dst while a storage may be copying there: it could overwrite the guest's
-// next writes with data of src.
+// dstIsAnswered refuses a dst while the storage may still be copying a range there: the storage
+// could overwrite the guest's next writes with data of src.
 func (e *Env) dstIsAnswered(_ context.Context, s *move.Spec) error {
 	open, err := e.copier.Unanswered(s.CopyKey())
 	if err != nil || !open {

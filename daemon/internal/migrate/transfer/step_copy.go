@@ -126,7 +126,8 @@ type copyNote struct {
 }
 
 // dstIsZero reports whether dst reads as zeros where the copy does not write: the migration made
-// dst, and dst was empty when the copy began. A new block device may have old data.
+// dst as a file or as qcow2, and dst was empty when the copy began. A new raw block device may
+// have old data.
 func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *move.Spec) (bool, error) {
 	if s.KeepsBase() || !s.DstOnDevice() && !s.CreatesFile() {
 		return false, nil
@@ -150,7 +151,7 @@ func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *move.Spec) (bool, err
 	return note.DstIsZero, r.Note(ctx, note)
 }
 
-// GuestStats returns a reader of the disk's statistics; nil if no instance has the volume.
+// GuestStats returns a reader of the disk's statistics, or nil if no instance has the volume.
 func (e *Env) GuestStats(s *move.Spec) func(context.Context) (*hv.DiskStats, error) {
 	if !s.Attached() {
 		return nil
@@ -161,7 +162,7 @@ func (e *Env) GuestStats(s *move.Spec) func(context.Context) (*hv.DiskStats, err
 }
 
 // CheckSizes refuses a dst if its size differs from src: QEMU would refuse it later, and qemu-img
-// would resize it. Of a larger image only the volume counts.
+// would resize it. If the volume is only the beginning of an image, only the volume's size counts.
 func (e *Env) CheckSizes(ctx context.Context, s *move.Spec) error {
 	src, err := e.images.Inspect(ctx, s.Src)
 	if err != nil {
@@ -188,9 +189,10 @@ type VerifiedOutput struct {
 	Touched bool `json:"touched,omitempty"`
 }
 
-// StepVerifyCopy refuses a complete unless dst is a copy of src: the built-in copier has made it,
-// or all bytes are compared now. The operator may turn the comparison off. A copy is compared
-// once: an interrupted fold leaves part of the overlay in dst, and the next fold writes it again.
+// StepVerifyCopy fails the complete op unless dst is a copy of src: the built-in copier has made
+// it, or all bytes are compared now. The operator may turn the comparison off. A copy is compared
+// only once: an interrupted fold leaves a part of the overlay in dst, which the next fold writes
+// again.
 func (e *Env) StepVerifyCopy() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		e.progress.Clear(s.MigrationID)
@@ -237,9 +239,9 @@ func (e *Env) StepVerifyCopy() op.Step {
 // EmptyImageBytes is the largest size of an image without data: an empty qcow2's tables.
 const EmptyImageBytes = 1 << 20
 
-// CheckNotResized refuses a complete if the disk was enlarged during the move: the overlay has the
-// new size and dst the old, and QEMU mirrors only into an image of the same size. A cancel makes
-// src as large as the overlay.
+// CheckNotResized refuses to complete the move if the disk was enlarged during the move: the
+// overlay has the new size and dst the old, and QEMU mirrors only into an image of the same size.
+// A cancel makes src as large as the overlay.
 func (e *Env) CheckNotResized(ctx context.Context, s *move.Spec) error {
 	if s.Method != move.MethodOverlay || !s.Attached() {
 		return nil
