@@ -30,7 +30,7 @@ type Finder struct {
 	plans   *plans.Env
 }
 
-// New makes a finder. host returns this host once the registry knows it.
+// New makes a finder. host returns this host as the registry knows it.
 func New(cfg *move.Config, ports *move.Ports, env *plans.Env, reader *history.Reader, host func(context.Context) (move.Host, error)) *Finder {
 	return &Finder{
 		claims: ports.Claims, host: host, hv: ports.HV, images: ports.Images, registry: ports.Registry, sharedPools: cfg.SharedPools,

@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Moved returns the new locations of volumes, by volume id, that this host has moved since the
-// registry's answer known: an answer from before a move has the volume at src, with the old
-// generation.
+// Moved returns, by volume id, the new locations of volumes that this host has moved since the
+// registry returned known: a volume that was returned before its move is at src in known, with the
+// old generation.
 func (f *Finder) Moved(ctx context.Context, known []api.Volume) (map[string]api.Location, error) {
 	generations := make(map[string]int64, len(known))
 	for i := range known {

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckReach refuses a volume if its bytes or its instance are on another host. Each host with the
-// shared pool of a volume without instance can move it.
+// CheckReach refuses a volume if its bytes or its instance are on another host. An unattached
+// volume in a shared pool can be moved by each host that has the pool.
 func (f *Finder) CheckReach(ctx context.Context, vol api.Volume, host move.Host) error {
 	owner := vol.Host
 	if !vol.Unheld() {

@@ -20,9 +20,9 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// unrecordedMove is a finished move of this host that the registry does not know or has as open,
-// because it was restored from an older backup. The registry and the journal, which has all later
-// changes, have the volume at different places.
+// unrecordedMove is a finished move of this host that the registry does not know, or knows as
+// unfinished, because its database was restored from an older backup. The journal has all later
+// changes, so registry and journal have the volume at different locations.
 type unrecordedMove struct {
 	h   *history.Migration
 	vol api.Volume
@@ -30,7 +30,8 @@ type unrecordedMove struct {
 	open api.MigrationState
 }
 
-// unrecorded returns a volume's last move (lastMove) if the registry lacks its end, or nil.
+// unrecorded returns last, a volume's last move, if registry and journal contradict each other
+// because the registry lacks the end of that move; otherwise nil.
 func (f *Finder) unrecorded(ctx context.Context, vol api.Volume, last *history.Migration) (*unrecordedMove, error) {
 	if last == nil || !contradicts(last, &vol) {
 		return nil, nil
@@ -50,7 +51,7 @@ func (f *Finder) unrecorded(ctx context.Context, vol api.Volume, last *history.M
 	return &unrecordedMove{last, vol, open}, nil
 }
 
-// contradicts reports whether journal and registry have the volume at different places, and the
+// contradicts reports whether journal and registry have the volume at different locations, and the
 // registry knows no later move.
 func contradicts(h *history.Migration, vol *api.Volume) bool {
 	if h.Spec.LedByRegistry() {
@@ -60,9 +61,9 @@ func contradicts(h *history.Migration, vol *api.Volume) bool {
 	return !found.moving() && !found.overtaken() && !SameImage(h.Chain()[0].Path, vol.Location.Path)
 }
 
-// lastMove returns the newest migration of a volume that can show its place, or nil, among the
-// migrations that began with these ops, oldest first. A move that the registry leads counts only
-// if this host has copied the whole volume to dst, and has not dropped dst.
+// lastMove returns the newest migration that can show where a volume is, or nil. starts are the
+// first ops of the migrations, oldest first. A move that the registry controls counts only if this
+// host has copied the whole volume to dst, and has not dropped dst.
 func (f *Finder) lastMove(ctx context.Context, starts []op.Op, volumeID string) (*history.Migration, error) {
 	for _, start := range slices.Backward(starts) {
 		s, err := history.SpecOf(start)
@@ -94,8 +95,8 @@ func (f *Finder) copiedLed(ctx context.Context, h *history.Migration) (bool, err
 	return live.LastCopied, err
 }
 
-// CheckVolumeRecorded refuses calls that depend on a volume's place if registry and journal
-// contradict each other, or the registry is unavailable.
+// CheckVolumeRecorded refuses calls that depend on a volume's location if registry and journal
+// have different locations, or the registry is unavailable.
 func (f *Finder) CheckVolumeRecorded(ctx context.Context, vol api.Volume) error {
 	found, err := f.unrecordedOfVolume(ctx, vol)
 	if err != nil || found == nil {
@@ -120,7 +121,7 @@ func (f *Finder) unrecordedIn(ctx context.Context, starts []op.Op, vol api.Volum
 	return f.unrecorded(ctx, vol, last)
 }
 
-// Contradiction is a volume that journal and registry have at different places.
+// Contradiction is a volume that journal and registry have at different locations.
 type Contradiction struct {
 	Volume api.Volume
 	// Witnesses describes the volume's place by registry, journal and libvirt. WayOut is the
@@ -170,9 +171,8 @@ func (f *Finder) domainOf(ctx context.Context, found *unrecordedMove) (*hv.Domai
 	return nil, nil
 }
 
-// CheckRecorded refuses calls that depend on the places of an instance's volumes if this host has
-// ended a move of one of them that the registry does not know. If the registry is unavailable it
-// allows them.
+// CheckRecorded is CheckVolumeRecorded for the volumes of an instance, but allows the call if the
+// registry is unavailable.
 func (f *Finder) CheckRecorded(ctx context.Context, instanceID string) error {
 	found, err := f.unrecordedOf(ctx, instanceID)
 	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) || api.CodeOf(err) == api.CodeNotFound {
@@ -256,8 +256,8 @@ func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
 	return strings.Join(says, "; ")
 }
 
-// wayOut describes the remedy: adopt the volume again where its definition has it. If the move is
-// open at the registry, the registry only has to accept changes again.
+// wayOut describes the remedy: the operator adopts the volume again where its definition has it.
+// If the registry knows the move as unfinished, it only has to accept changes again.
 func (u *unrecordedMove) wayOut(dom *hv.Domain) string {
 	if u.open != "" && !u.open.Final() {
 		return fmt.Sprintf("this host reports the end of that migration once the restore of the registry is accepted and this host has rejoined; `%s` reports it at once, or says why it cannot: start no guest on %s before, and delete neither",
@@ -293,8 +293,8 @@ func (u *unrecordedMove) explain(w *api.Which, dom *hv.Domain) {
 	w.Explanation = text
 }
 
-// HoldsUnrecorded reports whether a volume still has the src of this migration at the registry,
-// which does not know the migration.
+// HoldsUnrecorded reports whether the registry still has a volume at the src of this migration,
+// because the registry does not know that the migration has ended.
 func (f *Finder) HoldsUnrecorded(ctx context.Context, h *history.Migration, claims *location.Look) (bool, error) {
 	holder, unknown := claims.Holder(h.Spec.Src.Path, location.Self{})
 	if unknown != nil || holder.Volume == nil || holder.Volume.ID != h.Spec.VolumeID {

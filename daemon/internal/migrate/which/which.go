@@ -51,8 +51,8 @@ func (f *Finder) Find(ctx context.Context, vol api.Volume) (api.Which, error) {
 	return w, f.compareOthers(ctx, &w, &found)
 }
 
-// compareOthers compares the chains of this host's other instances that share the volume. The
-// answer is about an instance with a problem, if any.
+// compareOthers compares the chains of this host's other instances with the volume. If one of them
+// has a problem, w becomes the answer about that instance.
 func (f *Finder) compareOthers(ctx context.Context, w *api.Which, found *holder) error {
 	if found.hold != holdHere {
 		return nil
@@ -90,9 +90,10 @@ func cannotLook(att *api.Attachment, err error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", att.InstanceID, err)
 }
 
-// witnessesDisagree reports whether libvirt and the kernel disagree about the guest of an open
-// migration: it may write to another image than recorded. During an op they may disagree for a
-// moment, and the op looks itself.
+// witnessesDisagree reports whether libvirt and the kernel contradict each other about the images
+// of a guest with an open migration: the guest may write to another image than recorded. It
+// returns false during an op: a short contradiction is normal then, and the op makes this check
+// itself.
 func (f *Finder) witnessesDisagree(ctx context.Context, w *api.Which, found *holder) bool {
 	h := found.newest
 	if found.dom == nil || !found.moving() || found.atWork() || !overlay.Watched(&h.Spec) || h.Spec.InstanceID != found.dom.ID {
@@ -120,8 +121,8 @@ func (f *Finder) recognizeCommit(ctx context.Context, w *api.Which, found *holde
 		"The move cannot be completed: take it back (`%s`), and delete the overlay %s after that, which is kept", found.dom.Name, s.Src.Path, shell.Line("volferryctl", "migration", "cancel", s.MigrationID), s.Overlay)
 }
 
-// explainSnapshot adds to the answer how to merge another program's images over the disk of an
-// open migration.
+// explainSnapshot handles images (snapshots) that another program has put over the disk of an open
+// migration: the answer then explains how to merge them.
 func (f *Finder) explainSnapshot(ctx context.Context, w *api.Which, found *holder) {
 	h := found.newest
 	if w.Agree || found.dom == nil || !found.moving() || found.atWork() || !overlay.Watched(&h.Spec) || h.Spec.InstanceID != found.dom.ID {
@@ -132,9 +133,9 @@ func (f *Finder) explainSnapshot(ctx context.Context, w *api.Which, found *holde
 	}
 }
 
-// confirmLive asks the kernel whether the guest's process has the answer's image open: a libvirtd
-// that died inside a call shows the old chain. During an op the chain may change, and the op looks
-// itself.
+// confirmLive asks the kernel whether the guest's process has the answer's image open: after
+// libvirtd died inside a call, libvirt shows the old chain. It does not ask during an op, which
+// changes the chain and checks it itself.
 func (f *Finder) confirmLive(ctx context.Context, w *api.Which, found *holder) error {
 	if w.Live == nil || w.Authoritative == nil || found.atWork() {
 		return nil
@@ -166,8 +167,8 @@ func (f *Finder) confirmAtRest(ctx context.Context, w *api.Which, found *holder)
 	}
 }
 
-// Reaches reports whether this host can look at the image of a volume. It returns false if the
-// registry has never told this daemon its own host.
+// Reaches reports whether this host can look at the image of a volume. It returns false until the
+// registry has named this host to the daemon.
 func (f *Finder) Reaches(ctx context.Context, vol api.Volume) bool {
 	host, err := f.host(ctx)
 	return err == nil && f.CheckReach(ctx, vol, host) == nil
@@ -191,9 +192,9 @@ func (f *Finder) AbsentOf(ctx context.Context, chain []api.Location) string {
 	return ""
 }
 
-// findHolder sets the volume's chains in an instance of this host, if any, and the attachment that
-// decides. A reserved attachment is known only to the registry. While a volume is attached or
-// detached the instance may lack it.
+// findHolder sets the attachment that decides where the volume is and, if its instance is on this
+// host, the volume's chains there. A reserved attachment is known only to the registry. While a
+// volume is being attached or detached, the instance may lack the disk.
 func (f *Finder) findHolder(ctx context.Context, found *holder, w *api.Which) error {
 	vol := &found.vol
 	for i := range vol.Attachments {
@@ -225,8 +226,8 @@ func (f *Finder) findHolder(ctx context.Context, found *holder, w *api.Which) er
 	return nil
 }
 
-// holdingOf returns where an attachment's instance is, by the registry if its domain is not on
-// this host.
+// holdingOf returns where an attachment's instance is, according to the registry if the domain is
+// not on this host.
 func (f *Finder) holdingOf(ctx context.Context, att *api.Attachment, dom *hv.Domain) (holding, error) {
 	switch {
 	case dom != nil:

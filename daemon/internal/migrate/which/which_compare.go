@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// holding is the place of a volume's disk by its attachments. Of several places the greatest
-// counts.
+// holding is where the instance with the volume is. If the volume has several attachments, the
+// greatest value counts.
 type holding int
 
 const (
@@ -45,8 +45,8 @@ func (f *holder) instance() string {
 }
 
 // compare decides which chain is right. A running guest's chain is right only if registry or
-// journal lead to it: a guest may have been put back on an image that the volume has left, and
-// then neither image has every write.
+// journal explain it: an operator may have put the guest back on an image that the volume has
+// left, and then neither image has every write.
 func (f *holder) compare(w *api.Which) {
 	switch f.hold {
 	case holdNobody:
@@ -124,8 +124,8 @@ func (f *holder) compareRunning(w *api.Which) {
 	}
 }
 
-// underSnapshot reports whether the guest runs on another program's image over the journal's
-// chain.
+// underSnapshot reports whether the guest runs on an image that another program has put over the
+// journal's chain.
 func (f *holder) underSnapshot(w *api.Which) bool {
 	ours := f.newest != nil && f.newest.Spec.Overlay == w.Live[0].Path
 	return !f.atWork() && !ours && len(w.Live) > len(w.Journal) && onJournal(w)
@@ -162,7 +162,7 @@ func (f *holder) moving() bool {
 }
 
 // overtaken reports whether another host has moved the volume since its newest migration here:
-// then this journal's place is old.
+// then the location in this journal is old.
 func (f *holder) overtaken() bool {
 	h := f.newest
 	if state, _ := h.State(); !state.Final() {
