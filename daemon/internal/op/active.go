@@ -21,8 +21,8 @@ func (a *activeOp) stepContext() context.Context {
 }
 
 // interruption returns the cause of an Interrupt. It returns nil without one, after the commit
-// point, and when the runner stops. It reads the cause first: Stop cancels forward too, and a Stop
-// between the two reads must not look like an interruption.
+// point, and when the runner stops. It reads the cause before it looks for a stop: Stop cancels
+// forward too, and must not look like an interruption.
 func (a *activeOp) interruption() error {
 	cause := context.Cause(a.forward)
 	if a.stopping() || a.snapshot().Committed {
@@ -59,7 +59,6 @@ func (a *activeOp) parkedLocked() bool {
 	return a.broken != nil || a.progress.State == StateNeedsOperator
 }
 
-// setWaiting publishes why the op waits; the zero value means that it does not wait.
 func (a *activeOp) setWaiting(w waiting) {
 	a.mu.Lock()
 	same := a.waiting == w

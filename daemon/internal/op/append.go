@@ -35,7 +35,7 @@ func (a *activeOp) noteFor(step string) func(context.Context, json.RawMessage) e
 }
 
 // append tries once to store records. It returns ErrHistory for a record that cannot follow the
-// stored ones, else ErrJournal: then the journal may have the records.
+// stored ones. Any other error is ErrJournal, and the journal may have stored the records or not.
 func (a *activeOp) append(events ...event) error {
 	if a.inDoubt != nil {
 		landed, err := a.settle()
@@ -74,8 +74,9 @@ func (a *activeOp) append(events ...event) error {
 	return nil
 }
 
-// settle reads back whether the journal has the records in doubt, and returns them if it does.
-// ErrHistory means other records in their place: another process writes for this op.
+// settle reads whether the journal has the records in doubt (inDoubt), and returns them if it
+// does. ErrHistory means that it has other records in their place: another process writes for this
+// op.
 func (a *activeOp) settle() (landed []Record, err error) {
 	records, err := a.r.cfg.Journal.Records(context.WithoutCancel(a.ctx), a.op.ID)
 	if err != nil {

@@ -13,8 +13,8 @@ const (
 	maxDelay   = 10 * time.Second
 )
 
-// backoff is the delay before the next try. It doubles with each try. It and sleep repeat package
-// retry, since op imports the standard library only.
+// backoff is the delay before the next try. It doubles with each try. backoff and sleep duplicate
+// package retry, since op imports the standard library only.
 type backoff struct{ last time.Duration }
 
 func (b *backoff) next() time.Duration {

@@ -48,16 +48,12 @@ func UnknownOutcome(err error) error { return &unknownError{err} }
 // Errors of the runner's own methods.
 var (
 	// ErrMismatch: an op with this id exists, with another kind, group or input.
-	ErrMismatch = errors.New("an op with this id exists and is not the same")
-	ErrNotFound = errors.New("no such op")
-	// ErrFinished: the op is over and cannot be interrupted or continued.
-	ErrFinished = errors.New("the op is finished")
-	// ErrCommitted: the op is past its commit point and goes only forward.
-	ErrCommitted = errors.New("the op is past its commit point")
-	// ErrParked: the op waits for the operator to call Continue.
-	ErrParked    = errors.New("the op waits for the operator")
-	ErrNotParked = errors.New("the op does not wait for the operator")
-	// ErrUnknownKind: the runner has no plan for this kind of op.
+	ErrMismatch    = errors.New("an op with this id exists and is not the same")
+	ErrNotFound    = errors.New("no such op")
+	ErrFinished    = errors.New("the op is finished")
+	ErrCommitted   = errors.New("the op is past its commit point")
+	ErrParked      = errors.New("the op waits for the operator")
+	ErrNotParked   = errors.New("the op does not wait for the operator")
 	ErrUnknownKind = errors.New("unknown kind of op")
 	// ErrHistory: the records of the op cannot be followed. This version does not know a step in
 	// them, or a record contradicts an earlier one.

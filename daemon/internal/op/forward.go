@@ -56,7 +56,7 @@ func (a *activeOp) do(step *Step, status StepStatus) bool {
 }
 
 // recordSuccess records that the current step has succeeded. In a critical section the same commit
-// records that the next step has started, since the paused guest waits for each commit.
+// records that the next step has started: the guest is paused, and waits for each commit.
 func (a *activeOp) recordSuccess(step *Step, output json.RawMessage) written {
 	events := []event{{EventSucceeded, step.Name, output}}
 	next := ""
@@ -106,8 +106,8 @@ func (a *activeOp) bring(step *Step, run *Run, repeat bool) (verdict, error) {
 }
 
 // givenUp returns the verdict for a step that did not happen and is not tried again; err is the
-// error of the last try. It calls interruption once, since a second call may differ if the runner
-// stops.
+// error of the last try. It calls interruption only once: a second call may return nil because the
+// runner has stopped.
 func (a *activeOp) givenUp(err error) (verdict, error) {
 	cause := a.interruption()
 	switch {

@@ -82,6 +82,5 @@ type Journal interface {
 	Op(ctx context.Context, id string) (Op, error)
 	// Group returns the ops of a group, oldest first. No op belongs to the group "".
 	Group(ctx context.Context, group string) ([]Op, error)
-	// Records returns the records of an op in order.
 	Records(ctx context.Context, opID string) ([]Record, error)
 }

@@ -34,7 +34,6 @@ func (q *keyedQueue) enter(mine *ticket) {
 	q.tickets = append(q.tickets, mine)
 }
 
-// enterFree adds the ticket mine if its turn comes at once, and reports whether it did.
 func (q *keyedQueue) enterFree(mine *ticket) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

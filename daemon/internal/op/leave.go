@@ -38,7 +38,8 @@ func (a *activeOp) failsToLeave() bool {
 	return a.criticalLocked() && a.progress.State == StateRunning && !a.progress.Committed
 }
 
-// leave ends the critical section of the op without records. It may be called again.
+// leave undoes or does the steps of the op's critical section, without records. It may be called
+// again.
 func (a *activeOp) leave(events []event) error {
 	p := a.snapshot()
 	if a.committedWith(events) {
@@ -56,7 +57,6 @@ func (a *activeOp) leave(events []event) error {
 	return nil
 }
 
-// leaveForward does the remaining steps of the section, without the current step if that is done.
 func (a *activeOp) leaveForward(current int, done bool) error {
 	if done {
 		current++
@@ -76,8 +76,8 @@ func (a *activeOp) committedWith(events []event) bool {
 	return a.snapshot().Committed || events[0].kind == EventSucceeded && events[0].step == a.plan.Commit
 }
 
-// failsAsLeft reports whether the failure of the current step must be recorded instead of these
-// records, after the op has left the section.
+// failsAsLeft reports whether the journal must get the failure of the current step instead of
+// these records, once the op has left its critical section.
 func (a *activeOp) failsAsLeft(events []event) bool {
 	return !a.committedWith(events) && (events[0].kind == EventStarted || events[0].kind == EventSucceeded)
 }

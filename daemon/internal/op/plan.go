@@ -50,8 +50,8 @@ type Step struct {
 	Critical bool
 }
 
-// Plan is an op kind: the steps that its ops may have. An op without steps gets the newest version
-// of each step, in this order, and Commit, unless the plan has MustChoose.
+// Plan is an op kind: the steps that its ops may have. An op that is submitted without steps gets
+// the newest version of each step, in this order, and Commit; with MustChoose it is refused.
 type Plan struct {
 	Kind  string
 	Steps []Step
@@ -63,8 +63,7 @@ type Plan struct {
 	MustChoose bool
 }
 
-// Validate returns the first error of a plan: no kind or steps, a step without name or Do, a
-// duplicate name and version, an unknown commit point.
+// Validate returns the first error of a plan.
 func (p *Plan) Validate() error {
 	if p.Kind == "" || len(p.Steps) == 0 {
 		return errors.New("a plan needs a kind and at least one step")
@@ -117,9 +116,7 @@ func (p *Plan) Choose(names ...string) []StepRef {
 	return chosen
 }
 
-// Of returns the plan of one op: its stored steps, in the stored order. An error wraps ErrHistory:
-// the op has no steps, p lacks a step, a step comes twice, or the commit point is not among the
-// steps.
+// Of returns the plan of one op: its stored steps, in the stored order. An error wraps ErrHistory.
 func (p *Plan) Of(o *Op) (*Plan, error) {
 	own := &Plan{Kind: p.Kind, Commit: o.Commit}
 	for _, ref := range o.Steps {

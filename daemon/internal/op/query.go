@@ -62,7 +62,7 @@ func (r *Runner) Wait(ctx context.Context, id string) (Status, error) {
 	}
 }
 
-// waitInJournal is Wait for an op that is not active: nothing here continues it.
+// waitInJournal is Wait for an op that is not active: this runner does not continue it.
 func (r *Runner) waitInJournal(ctx context.Context, id string) (Status, error) {
 	st, err := r.Status(ctx, id)
 	if err == nil && !st.State.Settled() {

@@ -35,7 +35,7 @@ type Progress struct {
 
 // Replay computes the progress of an op from its records. It is pure. It returns an error that
 // wraps ErrHistory if a record cannot follow the previous ones, a number is missing, or the plan
-// does not have a step. The caller must then call the operator and do nothing else to the op.
+// lacks a step. The caller must then call the operator and do nothing else to the op.
 //
 // Undoing goes backwards from the failed step and skips pending steps. A step with nil Undo is
 // recorded as undone too, so that a finished history accounts for each step that was begun.
@@ -54,7 +54,6 @@ func Replay(plan *Plan, records []Record) (Progress, error) {
 	return p, nil
 }
 
-// after returns the progress after one more record, and does not change p.
 func (p *Progress) after(plan *Plan, r Record) (Progress, error) {
 	q := p.clone()
 	if err := q.apply(plan, r); err != nil {
@@ -117,7 +116,6 @@ func (p *Progress) applyToOp(r Record) error {
 	}
 }
 
-// finish ends the op. It is done if all steps succeeded, and undone if no effect remains.
 func (p *Progress) finish(r Record) error {
 	if p.Current != -1 && p.begun() {
 		return fmt.Errorf("the op is not at its end: its step %d is %s", p.Current+1, p.Steps[p.Current])

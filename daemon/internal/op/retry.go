@@ -11,8 +11,7 @@ import (
 // retrier decides what an error of a step means, and sleeps until the next try. Each visit of a
 // step has its own retrier, which counts the tries.
 type retrier struct {
-	a *activeOp
-	// ctx ends the sleeps.
+	a    *activeOp
 	ctx  context.Context
 	step string
 	// maxTries is the limit for errors that are neither Retry, WaitFor nor UnknownOutcome; 1 means
@@ -28,7 +27,7 @@ type retrier struct {
 	refused time.Time
 }
 
-// begin is called before each try: a wake during the try ends the wait that follows it.
+// begin is called before each try: a wake during the try ends the wait after the try.
 func (r *retrier) begin() { r.heard = r.a.r.wakes.heard() }
 
 // succeeded is called when a try succeeds. After a wait for a reason it wakes the other ops that
@@ -78,7 +77,7 @@ func (r *retrier) try(limit int, after time.Duration, err error) bool {
 }
 
 // waitFor waits until Wake(on), at most for WaitPoll. It returns at once if Wake(on) was called
-// since the try began: the try may have been too early for it.
+// since the try began: the try may have read the state before the change.
 func (r *retrier) waitFor(on string, err error) bool {
 	woken := r.a.r.wakes.on(on, r.heard)
 	if r.waited != on || r.since.IsZero() {

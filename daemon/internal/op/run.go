@@ -32,7 +32,8 @@ func (r *Run) Has(step string) bool { return r.op.Has(step) }
 // Committed reports whether the commit point has passed, so that the op only goes forward.
 func (r *Run) Committed() bool { return r.committed }
 
-// Outputs returns the outputs of the earlier steps by step name. The caller must not change it.
+// Outputs returns the outputs of the earlier steps by step name. The caller must not change the
+// map.
 func (r *Run) Outputs() map[string]json.RawMessage { return r.outputs }
 
 // Input decodes the input of the op into v.

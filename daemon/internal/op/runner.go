@@ -28,7 +28,7 @@ type Runner struct {
 	// the journal; mu never is.
 	admit sync.Mutex
 
-	// ctx ends with Stop. It is the parent of the ops' contexts.
+	// ctx ends with Stop.
 	ctx    context.Context
 	cancel context.CancelFunc
 

@@ -49,11 +49,9 @@ const (
 	EventUndoFailed  EventKind = "undo_failed"
 
 	// EventFinished ends the op: every step has succeeded, or every begun step is undone.
-	EventFinished EventKind = "finished"
-	// EventNeedsOperator parks the op until the operator calls Continue.
+	EventFinished      EventKind = "finished"
 	EventNeedsOperator EventKind = "needs_operator"
-	// EventResumed records that the operator has called Continue.
-	EventResumed EventKind = "resumed"
+	EventResumed       EventKind = "resumed"
 )
 
 // Next is the transition table of a step. The runner uses it to run an op and to replay its records

@@ -10,8 +10,8 @@ type DoFunc[I any] func(ctx context.Context, r *Run, in *I) error
 // ObserveFunc is the Observe of a step, with the input of the op.
 type ObserveFunc[I any] func(ctx context.Context, r *Run, in *I) (Observation, error)
 
-// StepOf returns a step with functions that get the result of read. read is InputOf, or returns a
-// part of the input. undo and observe may be nil.
+// StepOf returns a step with functions that get the result of read: the op's input (InputOf) or a
+// part of it. undo and observe may be nil.
 func StepOf[I any](read func(*Run) (*I, error), name string, do, undo DoFunc[I], observe ObserveFunc[I]) Step {
 	reading := func(f DoFunc[I]) func(context.Context, *Run) error {
 		if f == nil {

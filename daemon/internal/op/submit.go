@@ -47,8 +47,8 @@ func (r *Runner) Submit(ctx context.Context, o Op) error {
 
 const storeTimeout = 10 * time.Second
 
-// storing returns a context for the calls that store an op. It ends storeTimeout after Stop: Stop
-// waits for an op that is being stored, and a hanging journal does not block the daemon's exit.
+// storing returns a context for the calls that store an op. It ends storeTimeout after Stop, so
+// that Stop waits for an op that is being stored, but not longer for a hanging journal.
 func (r *Runner) storing(ctx context.Context) (bounded context.Context, cancel func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	unstop := context.AfterFunc(r.ctx, func() {

@@ -21,7 +21,8 @@ func (r *Runner) TryLock(keys []string, f func()) bool {
 	return true
 }
 
-// enterFree: if it returns true, the caller calls r.wg.Done.
+// enterFree enters mine in the queue if TryLock may call its function. If it returns true, the
+// caller must call r.wg.Done.
 func (r *Runner) enterFree(mine *ticket) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
