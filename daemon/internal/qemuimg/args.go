@@ -13,20 +13,22 @@ import (
 
 // overlayOptions: with subclusters of 2 KiB a random 4 KiB write does not copy 64 KiB (14 times
 // fewer bytes written). Without lazy_refcounts QEMU flushes the data before the table entry that
-// points to it: half of a first write's time, but after a power cut an unanswered write reads as
-// the old data. With lazy_refcounts it could read as neither old nor new data.
+// points to it. That takes half of the time of a cluster's first write, but after a power cut a
+// write that was not acknowledged reads as the old data. With lazy_refcounts it could read as
+// neither old nor new data.
 const overlayOptions = "compat=1.1,cluster_size=64k,extended_l2=on"
 
-// encryptOptions are the options of an overlay over a LUKS container, before the milliseconds of
-// CPU time for hashing the passphrase.
+// encryptOptions encrypt an overlay over a LUKS container. The caller appends the CPU time for
+// hashing the passphrase, in milliseconds.
 const encryptOptions = ",encrypt.format=" + formatLUKS + ",encrypt.key-secret=" + keyID + ",encrypt.iter-time="
 
 func withKey(args []string, file string) []string {
 	return slices.Insert(slices.Clone(args), 1, "--object", secretObject(file))
 }
 
-// createOverlayArgs returns a command line that does not open the backing image (-u), which may be
-// in use. hashMS is LUKS's iter-time in milliseconds, only for an encrypted image.
+// createOverlayArgs returns the command line that makes an overlay. It does not open the backing
+// image (-u), which may be in use. hashMS is LUKS's iter-time in milliseconds, only for an
+// encrypted image.
 func createOverlayArgs(path string, backing Image, sizeBytes, hashMS int64) []string {
 	options := overlayOptions
 	if backing.LUKS {
@@ -40,7 +42,8 @@ func createOverlayArgs(path string, backing Image, sizeBytes, hashMS int64) []st
 
 const createOptions = "compat=1.1"
 
-// createArgs returns a command line that does not open the backing image (-u).
+// createArgs returns the command line that makes a qcow2 image. It does not open the backing image
+// (-u).
 func createArgs(path string, backing *Image, sizeBytes int64) []string {
 	args := []string{"create", "-q", "-f", FormatQCOW2, "-o", createOptions}
 	if backing != nil {
@@ -57,8 +60,8 @@ func resizeArgs(path string, sizeBytes int64) []string {
 	return []string{"resize", "-q", "-f", FormatQCOW2, path, strconv.FormatInt(sizeBytes, 10)}
 }
 
-// commitArgs returns a commit into the target image, instead of the image in the overlay's header.
-// The overlay stays unchanged (-d), so that the command can be repeated.
+// commitArgs returns the command line that commits into the target image, instead of the image in
+// the overlay's header. The overlay stays unchanged (-d), so that the command can be repeated.
 func commitArgs(overlayOpts, intoOpts, cache string) []string {
 	return []string{"commit", "-p", "-d", "-t", cache, "--image-opts", overlayOpts + "," + intoOpts}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // ReadBacking returns the backing file of a qcow2 image and its format from the header. Both are
-// empty if there is no backing file, or the image is not qcow2. It also reads images that open
-// refuses, since a guest may use them, and follows links, as QEMU does.
+// empty if there is no backing file, or the image is not qcow2. It also reads images that the
+// function open refuses, since a guest may use them, and follows links, as QEMU does.
 func ReadBacking(path string) (file, format string, err error) {
 	f, err := openfile.Anywhere().Open(path, os.O_RDONLY)
 	if no := (*openfile.Error)(nil); errors.As(err, &no) {

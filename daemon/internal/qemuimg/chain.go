@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// ChainError reports that an image has another backing image than the stored one: its header was
-// changed since.
+// ChainError reports that an image's header names another backing image than Volferry has stored:
+// the header was changed since.
 type ChainError struct {
 	Path string
 	// Is is the backing image in the header, Stored the stored one; nil for none.
@@ -64,8 +64,8 @@ func open(i Image, flags int) (*opened, error) {
 	return o, nil
 }
 
-// openBelow opens the stored backing image of o if o's header agrees. It does not read the content
-// of a raw image, which the guest can write.
+// openBelow opens the stored backing image of o if o's header names it. It does not read the
+// content of a raw image, which the guest can write.
 func openBelow(o *opened) (*opened, error) {
 	is, err := o.backing()
 	if err != nil {
@@ -142,8 +142,6 @@ func ReadChain(i Image) (*Image, error) {
 	return nil, &ImageError{i.Path, "its chain does not end"}
 }
 
-// unnamedFormat returns the error for a header without the format of the backing file. QEMU would
-// guess the format from the first bytes, which a guest may have written.
 func unnamedFormat(path, backing string) *ImageError {
 	return &ImageError{path, fmt.Sprintf("it does not say in which format its backing file %s is, and nobody may guess that from its bytes; "+
 		"if you know it, write it down while no guest has the image: `%s`, with raw or qcow2 for FORMAT", backing, rebaseLine(backing, path))}

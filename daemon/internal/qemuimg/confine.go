@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The limits of a child. It reads images that guests have written, which must not make it take all
-// memory of the host, or leave a core file with a guest's data. qemu-img needs much less for the
-// largest images.
+// The limits of a child. An image that a guest has written must not make the child take all memory
+// of the host, or leave a core file with a guest's data. qemu-img needs much less for the largest
+// images.
 const (
 	childAddressSpaceBytes = 8 << 30
 	childOpenFiles         = 1024

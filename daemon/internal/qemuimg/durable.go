@@ -36,9 +36,9 @@ type NewFile struct {
 func TemporaryName() string { return ".volferry-" + rand.Text() }
 
 // createWhole makes the file of an image appear complete and durable, or not at all. fill gets an
-// empty file that is unnamed, or has the temporary name, and must not open it by name, which could
-// be another file by then. It returns fs.ErrExist if the path exists. A crash leaves at most the
-// temporary file.
+// empty file that is unnamed, or has the temporary name, and must not open it by name: another
+// file may have the name by then. It returns fs.ErrExist if the path exists. A crash leaves at
+// most the temporary file.
 func createWhole(image Image, about NewFile, fill func(f *os.File) error) error {
 	dir, err := image.Files.OpenDir(image.Path)
 	if err != nil {
@@ -79,8 +79,8 @@ var openNameless = func(dir int) (int, error) {
 	return unix.Openat(dir, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, fileMode)
 }
 
-// newFile makes an empty file in a directory: unnamed, or with a temporary name on a filesystem
-// without such files (NFS).
+// newFile makes an empty file in a directory: unnamed, or with a temporary name if the filesystem
+// lacks unnamed files (NFS).
 func newFile(dir *os.File, temporary string) (f *os.File, named bool, err error) {
 	fd, err := openNameless(int(dir.Fd()))
 	if err == nil {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Grow makes an image file sizeBytes large. The caller flushes it: a sync by Grow could consume
+// Grow makes an image file sizeBytes large. The caller must flush it: a sync by Grow could consume
 // the kernel's only report of a lost write. The added bytes read as zeros and take no space yet.
 // It returns nil if the file has this size, and a *SizeError, without a change, if it is larger. A
 // symbolic link or a device is an *ImageError. No other program may have the image open; for a

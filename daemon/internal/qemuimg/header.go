@@ -208,7 +208,6 @@ func (h *Header) names(first []byte, at uint32, backingOffset uint64, backingByt
 	return nil
 }
 
-// empty reports whether no cluster is allocated: the image then reads as its backing image.
 func (h *Header) empty(r io.ReaderAt) (bool, error) {
 	table := make([]byte, h.l1Entries*8)
 	if _, err := r.ReadAt(table, h.l1Offset); err != nil {

@@ -84,7 +84,7 @@ func validatePath(path string) error {
 // MaxBacking bounds the backing images of an image; longer chains do not work in QEMU and libvirt.
 const MaxBacking = 200
 
-// options describes the image to qemu-img as driver options, below the given prefix ("" or
+// options returns the image's driver options for qemu-img, with the given prefix ("" or
 // "backing."). protocol is the result of protocolOf.
 func (i Image) options(prefix, protocol string) string {
 	options := fmt.Sprintf("%sdriver=%s,%sfile.driver=%s,%sfile.filename=%s",

@@ -21,10 +21,11 @@ func checkKey(passphrase []byte, images ...Image) error {
 // hashMS is QEMU's default CPU time, in milliseconds, for hashing a passphrase.
 var hashMS int64 = 2000
 
-// fillAsHardToOpen fills an overlay over a container so that both have similar iteration counts.
-// Guessing the common passphrase must not be faster at the overlay. But QEMU does nothing else
-// while it hashes, and a guest that is put onto the overlay waits, so opening must not take
-// longer. QEMU takes a time; the first overlay's header shows the iterations in it.
+// fillAsHardToOpen fills an overlay over a LUKS container so that both have similar iteration
+// counts. They have one passphrase, and guessing it must not be faster at the overlay. Opening the
+// overlay must not take longer either: QEMU does nothing else while it hashes, and a guest that is
+// put onto the overlay waits. QEMU takes a hashing time and no count: the header after the first
+// fill shows how many iterations that time gives.
 func fillAsHardToOpen(f *os.File, backing Image, fill func(hashMS int64) error) error {
 	container, err := open(backing, os.O_RDONLY)
 	if err != nil {

@@ -15,7 +15,7 @@ func FullBytes(ctx context.Context, sizeBytes int64) (int64, error) {
 	return fullBytes(ctx, createOptions, sizeBytes)
 }
 
-// Room has the greatest size of a qcow2 image and its device's size.
+// Room has the size that a qcow2 image can reach and its device's size.
 type Room struct {
 	// FullBytes is the size of the fully written image, without gaps and bitmaps.
 	FullBytes, DeviceBytes int64

@@ -57,8 +57,6 @@ func (o *opened) files() (files []*os.File) {
 	return files
 }
 
-// protocolOf returns the driver of an image, and refuses everything that is neither a regular file
-// nor a block device.
 func protocolOf(path string, st os.FileInfo) (string, error) {
 	switch {
 	case st.Mode().IsRegular():
@@ -146,9 +144,9 @@ func commonCache(a, b *opened) string {
 	return "writeback"
 }
 
-// describe returns driver options of the image and those below it, below the given prefix ("" or
-// "backing."), for a child that gets the files from index number on. QEMU then opens these images
-// and none that a header names.
+// describe returns driver options of the image and the images below it, with the given prefix (""
+// or "backing."), for a child that gets their files from index number on. QEMU then opens these
+// images and no other image that a header names.
 func (o *opened) describe(prefix string, number int) string {
 	text := Image{Path: childFile(number), Format: o.Format, SliceBytes: o.SliceBytes, LUKS: o.LUKS}.options(prefix, o.protocol)
 	if o.below != nil {

@@ -16,9 +16,9 @@ import (
 )
 
 // CreateOverlay makes an empty qcow2 overlay of exactly sizeBytes at path. backing is not opened
-// and may be at an address. When it returns nil, the overlay and its directory entry are on stable
-// storage. It accepts an existing empty overlay of exactly this backing and size; any other file
-// is an error and does not change.
+// and may be on the network. When it returns nil, the overlay and its directory entry are on
+// stable storage. It accepts an existing empty overlay of exactly this backing and size; any other
+// file is an error and does not change.
 //
 // Over an encrypted image the overlay is encrypted too, with the passphrase in about.
 func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes int64, about NewFile) error {
@@ -55,12 +55,12 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 }
 
 // overlayAt returns an overlay over backing, in one of Volferry's directories. Other hosts may
-// write there, so the overlay may be only where images may be (Files).
+// write in the directory, so the overlay may be only where images may be (Files).
 func overlayAt(path string, backing Image) Image {
 	return Image{Path: path, Format: FormatQCOW2, LUKS: backing.LUKS, Files: backing.Files}
 }
 
-// validateBacking refuses an image that may not be in an overlay's header. An image at an address
+// validateBacking refuses an image that may not be in an overlay's header. An image on the network
 // must be raw.
 func validateBacking(backing Image) error {
 	kind := medium.Of(backing.Path)
@@ -113,7 +113,7 @@ func Empty(i Image) (bool, error) {
 	return empty, nil
 }
 
-// openOverlay opens an overlay over any backing image. It does not follow a link.
+// openOverlay opens an overlay without a check of its backing image. It does not follow a link.
 func openOverlay(overlay Image, sizeBytes int64) (*opened, *Header, error) {
 	o, err := openAny(overlay, os.O_RDONLY|unix.O_NOFOLLOW)
 	if err != nil {

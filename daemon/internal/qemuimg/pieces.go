@@ -95,8 +95,8 @@ func (v *Overlay) entryBytes() int64 {
 
 func (v *Overlay) perTable() int64 { return v.h.clusterBytes / v.entryBytes() * v.h.clusterBytes }
 
-// Next returns the first offset from off on, a multiple of a cluster, where the overlay may have a
-// piece, or the overlay's size.
+// Next returns the first offset from off on where the overlay may have a piece, or the overlay's
+// size. off is a multiple of the cluster size.
 func (v *Overlay) Next(off int64) int64 {
 	for off < v.h.SizeBytes && v.table(off) == 0 {
 		off = (off/v.perTable() + 1) * v.perTable()
@@ -108,8 +108,8 @@ func (v *Overlay) table(off int64) int64 {
 	return int64(binary.BigEndian.Uint64(v.l1[off/v.perTable()*l1EntryBytes:]) & qcow2L1OffsetMask)
 }
 
-// Pieces returns the pieces of n bytes from off, a multiple of a cluster, in order and each as
-// long as possible.
+// Pieces returns the pieces in the n bytes from off on, in order and each as long as possible. off
+// is a multiple of the cluster size.
 func (v *Overlay) Pieces(off, n int64) (pieces []Piece, err error) {
 	entry := make([]byte, v.entryBytes())
 	for end := min(off+n, v.h.SizeBytes); off < end; off += v.h.clusterBytes {

@@ -88,8 +88,8 @@ func serveError(img Image, files []*os.File, err error) error {
 	return fmt.Errorf("open %s: %w", img.Path, err)
 }
 
-// node returns the options of QEMU's block node for the image and those below it. No header adds
-// another image: the end of the chain is explicit too.
+// node returns the options of QEMU's block node for the image and the images below it. QEMU opens
+// no image that only a header names: the end of the chain is explicit too.
 func (o *opened) node(number int) map[string]any {
 	file := map[string]any{"driver": o.protocol, "filename": childFile(number), "discard": "unmap"}
 	node := map[string]any{"driver": o.driver(), "file": file, "cache": map[string]any{"direct": o.cacheMode() == cacheNone}, "discard": "unmap"}

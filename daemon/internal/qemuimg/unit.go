@@ -21,8 +21,8 @@ func Find() (string, error) { return exec.LookPath(Program) }
 
 var unit atomic.Pointer[sandbox.Programs]
 
-// RunInUnit makes the QEMU programs run in their own units, after an earlier process's programs
-// have ended.
+// RunInUnit makes the QEMU programs run in their own systemd units, once the programs of an
+// earlier daemon process have ended.
 func RunInUnit(ctx context.Context, programs sandbox.Programs) error {
 	if err := programs.Await(ctx); err != nil {
 		return err
@@ -38,7 +38,8 @@ func starter() child.Starter {
 	return child.Start
 }
 
-// RunFor runs in the unit: it runs one QEMU program for the daemon at the other end of conn.
+// RunFor is called in such a unit: it runs one QEMU program for the daemon at the other end of
+// conn.
 func RunFor(ctx context.Context, conn *net.UnixConn) error {
 	return sandbox.RunProgram(ctx, conn, []string{Program, storagedaemon.Program}, confine)
 }
