@@ -19,7 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// Reach makes the calls that need a network, in this process (Host) or in another one.
+// Reach makes the calls that need network access, in this process (Host) or in another process.
 type Reach interface {
 	// Check returns an error if there is a problem with the access to a cluster.
 	Check(ctx context.Context, cluster string, key *os.File) error
@@ -31,7 +31,6 @@ type Reach interface {
 	Watchers(ctx context.Context, image medium.RBDImage, key *os.File) ([]string, error)
 	// Snapshot describes a snapshot of an image. It returns the errors of Look.
 	Snapshot(ctx context.Context, image medium.RBDImage, query SnapshotQuery, key *os.File) (Snapshot, error)
-	// Change changes an image.
 	Change(ctx context.Context, image medium.RBDImage, change Change, key *os.File) error
 	// Dial serves an image by NBD, and returns a connection to its server. The server ends with
 	// the connection.
@@ -97,7 +96,7 @@ func (c *Client) Look(ctx context.Context, path string) (info Info, err error) {
 }
 
 // LookWhole describes an image as Look does. It refuses an image if the cluster lacks some of its
-// data.
+// data (Info.DirtyCache).
 func (c *Client) LookWhole(ctx context.Context, path string) (info Info, err error) {
 	err = c.inspect(ctx, path, &info, Info.whole)
 	return info, err
@@ -213,11 +212,11 @@ const (
 // owner.
 type Count func(context.Context) (least, most int, err error)
 
-// Holders describes the clients of the image at an address if there are more than the maximum of
-// ours; ours may be nil for none. It also describes them if there are fewer than the minimum: a
-// client of ours has lost the cluster, and another client may be in its place. Otherwise it
-// returns "". It waits for clients that may have died. If ctx has a deadline, it does not wait,
-// because the caller can repeat the call.
+// Holders describes the clients of the image at an address if they are more than the maximum of
+// ours, or fewer than its minimum: then a client of Volferry has lost the cluster, and another
+// client may be in its place. Otherwise it returns "". If ours is nil, it describes any client. It
+// waits for clients that may have died. If ctx has a deadline, it does not wait, because the
+// caller can repeat the call.
 func (c *Client) Holders(ctx context.Context, path string, ours Count) (string, error) {
 	_, once := ctx.Deadline()
 	gone := time.NewTimer(watchTimeout)

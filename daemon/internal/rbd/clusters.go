@@ -27,7 +27,7 @@ type Cluster struct {
 	Secret string `toml:"secret"`
 }
 
-// Clusters are the clusters with images of a host, by the clusters' ids (ceph fsid).
+// Clusters are the clusters that a host may use, by the clusters' ids (ceph fsid).
 type Clusters map[string]Cluster
 
 // IDs returns the ids of the clusters, in order.

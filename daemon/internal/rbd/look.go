@@ -41,7 +41,6 @@ func (i Info) whole(image medium.RBDImage) error {
 		shell.Line("rbd", "persistent-cache", "flush", "--", image.Spec()), shell.Line("rbd", "persistent-cache", "invalidate", "--", image.Spec()))
 }
 
-// fence returns an error if unfinished writes of a killed client may still reach the image.
 func (i Info) fence(image medium.RBDImage) error {
 	if i.Fenced {
 		return nil
@@ -49,9 +48,8 @@ func (i Info) fence(image medium.RBDImage) error {
 	return fmt.Errorf("it has no exclusive lock, without which a client that was killed could write later what it had begun: `%s`", shell.Line("rbd", "feature", "enable", "--", image.Spec(), "exclusive-lock"))
 }
 
-// Host reaches clusters from this process. The process needs a network.
+// Host reaches clusters from this process, which needs network access.
 type Host struct {
-	// Clusters returns the clusters that may be reached.
 	Clusters func() (Clusters, error)
 
 	mu    sync.Mutex

@@ -78,7 +78,7 @@ func (c Cluster) run(ctx context.Context, timeout time.Duration, key *os.File, t
 	return stdout.Bytes(), nil
 }
 
-// systemConf is the configuration for everything except monitors and user. QEMU reads it too.
+// systemConf is Ceph's configuration of everything except monitors and user. QEMU reads it too.
 const systemConf = "/etc/ceph/ceph.conf"
 
 // confFile returns the configuration file for Ceph's libraries. If systemConf is absent, it

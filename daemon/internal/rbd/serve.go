@@ -20,8 +20,9 @@ import (
 
 const serveTimeout = 20 * time.Second
 
-// Serve serves an image by NBD as the export storagedaemon.ExportName. If the image is served for
-// writing, it must have a lock that excludes an earlier server which may still run.
+// Serve serves an image by NBD as the export storagedaemon.ExportName. An image that is served for
+// writing must have the exclusive lock, which stops the writes of an earlier server that may still
+// run.
 func (h *Host) Serve(ctx context.Context, image medium.RBDImage, writable bool, key *os.File) (*storagedaemon.Served, error) {
 	c, err := h.cluster(ctx, image, key)
 	if err != nil {
@@ -56,8 +57,7 @@ func (c Cluster) serve(ctx context.Context, image medium.RBDImage, writable bool
 	return served, err
 }
 
-// node returns the options of QEMU's block node for the image. They have neither the key nor the
-// path of a file on a disk.
+// node returns the options of QEMU's block node for the image. They do not contain the key.
 func (c Cluster) node(image medium.RBDImage) map[string]any {
 	type address struct {
 		Host string `json:"host"`

@@ -96,7 +96,7 @@ func snapshotIn(text []byte, name string) (Snapshot, error) {
 	return Snapshot{}, nil
 }
 
-// compare sets whether an image was written since a snapshot. If the snapshot was removed
+// compare sets s.Written if an image was written since a snapshot. If the snapshot was removed
 // meanwhile, it clears s. It runs rbd without --whole-object, so that rbd asks the OSDs which data
 // of each object they keep for its snapshots. With that option rbd would trust the image's object
 // map, which a client maintains and which only has whole objects.
