@@ -30,7 +30,8 @@ const (
 // BusyDelay is the delay before a step is tried again while libvirt is busy.
 const BusyDelay = 200 * time.Millisecond
 
-// HV types an error of the hypervisor for the runner: wait, try again, or fail.
+// HV gives an error of the hypervisor the type that makes the runner wait, try again, or fail the
+// step.
 func HV(err error) error {
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
@@ -55,7 +56,7 @@ func NoHypervisor(err error) *api.Error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "%s; nothing was changed", hv.Unanswered(err))
 }
 
-// Registry types an error of the registry for the runner: wait or fail.
+// Registry gives an error of the registry the type that makes the runner wait or fail the step.
 func Registry(err error) error {
 	if Away(err) {
 		return op.WaitFor(WaitRegistry, err)
@@ -76,7 +77,8 @@ func AtHome(verdict string, dom *hv.Domain) error {
 // Away reports whether err means that the registry did not answer, so that the outcome is unknown.
 func Away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailable }
 
-// Refused returns an error from before any change in the form for the caller.
+// Refused converts an error that occurred before any change to the error for the caller of the
+// API.
 func Refused(err error) error {
 	var unreadable *hv.Unreadable
 	switch {
@@ -101,12 +103,12 @@ func Lost(err error) bool {
 	}
 }
 
-// AsOfNow makes a call to the registry (say) under the op's epoch. If the host was fenced and is
-// back, it repeats the call under the present epoch, because only this host can report the
-// outcome. The registry answers not_found for an object that it took from the host. Do not use
-// AsOfNow for a call that acquires something. again distinguishes the op ids of both calls.
-func AsOfNow(epoch int64, now func() (int64, error), say func(epoch int64, again string) error) error {
-	err := say(epoch, "")
+// AsOfNow calls the registry with the op's epoch. If the host was fenced and has rejoined since,
+// it calls again with the present epoch, because only this host can report the outcome. The
+// registry answers not_found for an object that it took from the host. Do not use AsOfNow for a
+// call that acquires something. again makes the op id of the second call different.
+func AsOfNow(epoch int64, now func() (int64, error), call func(epoch int64, again string) error) error {
+	err := call(epoch, "")
 	if api.CodeOf(err) != api.CodeStaleEpoch {
 		return err
 	}
@@ -117,5 +119,5 @@ func AsOfNow(epoch int64, now func() (int64, error), say func(epoch int64, again
 	if current <= epoch {
 		return err
 	}
-	return say(current, fmt.Sprintf(".%d", current))
+	return call(current, fmt.Sprintf(".%d", current))
 }

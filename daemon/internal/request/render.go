@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Render returns the API's document of an op. state and failure belong to the request. If several
-// ops serve the request, they may differ from the op's own.
+// Render returns the API's document of an op. state and failure are the request's. They may differ
+// from the op's own if several ops serve the request.
 func Render(st *op.Status, state op.State, failure *api.Error) api.Op {
 	out := api.Op{
 		ID: st.Op.ID, Kind: st.Op.Kind, CreatedAt: st.Op.CreatedAt,

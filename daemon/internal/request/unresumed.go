@@ -13,8 +13,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Unresumed has the paused guests that libvirt does not resume, by names that the caller chooses.
-// It is only in memory: after a restart the op tries again.
+// Unresumed records why libvirt does not resume guests that Volferry has paused. The caller
+// chooses a guest's name, for example the instance id. The record is only in memory: after a
+// restart the op tries again to resume the guest.
 type Unresumed struct {
 	// Changed, if not nil, is called with the name of a guest when its text has changed.
 	Changed func(name string)

@@ -18,10 +18,10 @@ import (
 
 const grantPoll = 5 * time.Millisecond
 
-// Granted waits until the op is past its first steps, which only check whether it may begin, so
-// that the request is answered with their refusal. If the op itself waits, Granted waits a short
-// time. It then withdraws an op that still waits for its turn after a long op. It returns an error
-// if the op was undone.
+// Granted waits until the op is past the steps in first, which only check whether the op may
+// begin, so that the request is answered with their refusal. If the op waits for something,
+// Granted waits a short time. Then it withdraws the op if the op still waits for its turn after a
+// long op. It returns an error if the op was undone.
 func (a *Admission) Granted(ctx context.Context, opID string, first ...string) (op.Status, error) {
 	st, err := a.granted(ctx, opID, first)
 	if err == nil && st.State == op.StateUndone {
@@ -123,9 +123,9 @@ func (a *Admission) Wait(ctx context.Context, opID string) (op.Status, error) {
 	return now, err
 }
 
-// End waits for the end of an op and returns its status. It returns an error if the op was undone.
-// If the op waits for a system that does not answer, or for the operator, the error begins with
-// doing, and the op continues by itself.
+// End waits for the end of an op and returns its status. It returns an error if the op was undone,
+// needs the operator, or waits for a system that does not answer; such a wait ends by itself.
+// doing begins the text of the last two errors.
 func (a *Admission) End(ctx context.Context, opID, doing string) (op.Status, error) {
 	for {
 		st, err := a.Wait(ctx, opID)
@@ -149,7 +149,6 @@ func (a *Admission) End(ctx context.Context, opID, doing string) (op.Status, err
 	}
 }
 
-// processesAway names the commands that show why volferryd-processes does not answer.
 const processesAway = "`systemctl status volferryd-processes.socket volferryd-processes.service` and `journalctl -u volferryd.service` say why"
 
 func (a *Admission) stuck(st op.Status, doing string) error {
