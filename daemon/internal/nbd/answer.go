@@ -91,8 +91,8 @@ func (e *Export) failed(c *call, n uint32) error {
 	return nil
 }
 
-// part returns the part of a read's buffer that a chunk fills. It refuses a byte that a chunk has
-// already filled: the byte would be counted in place of another byte that never comes.
+// part returns the part of a read's buffer that a chunk fills. It refuses bytes that an earlier
+// chunk has filled: they would be counted instead of missing bytes.
 func (c *call) part(off uint64, n int64) ([]byte, error) {
 	at := int64(off) - c.off
 	if int64(off) < 0 || at < 0 || n <= 0 || n > c.n-at {

@@ -44,7 +44,7 @@ func connect(ctx context.Context, dial Dial, address medium.NBDExport) (net.Conn
 
 // Open opens the export at an address. The export is lost when the server sends nothing for
 // StallTimeout while a request has no answer, or when ctx ends. dial connects to servers over TCP;
-// it is nil for a process with a network.
+// with nil this process connects itself, which a sandboxed process cannot do.
 func Open(ctx context.Context, dial Dial, address medium.NBDExport) (*Export, error) {
 	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, ErrNoAnswer)
 	defer cancel()
@@ -73,8 +73,8 @@ func OpenOn(ctx context.Context, conn net.Conn, name string, stall time.Duration
 	return openBounded(ctx, conn, name, stall, allocationContext)
 }
 
-// OpenLayered opens an export as OpenOn does. The server is a QEMU that reports which layer of its
-// image has a block (Own).
+// OpenLayered opens an export as OpenOn does. The server must be a QEMU that reports which layer
+// of its image has a block (Own).
 func OpenLayered(ctx context.Context, conn net.Conn, name string, stall time.Duration) (*Export, error) {
 	e, err := openBounded(ctx, conn, name, stall, allocationContext, depthContext)
 	if err == nil && !e.c.has(depthContext) {
@@ -202,7 +202,7 @@ func (e *Export) Flush() error {
 const stateZero = 1 << 1
 
 // Extent returns the end of the extent at off. data is true if the extent is data, and false if
-// the server reports zeros. A server without this information has data everywhere.
+// the server reports zeros. If the server reports no extents, everything is data.
 func (e *Export) Extent(off int64) (until int64, data bool, err error) {
 	if !e.c.has(allocationContext) || off >= e.c.sizeBytes {
 		return e.c.sizeBytes, true, nil
@@ -221,9 +221,9 @@ func (e *Export) Own(off int64) (until int64, own bool, err error) {
 	return e.whether(off, depthContext, func(depth uint32) bool { return depth == depthTop })
 }
 
-// whether calls is with the status of the block at off, and returns its result yes. until is the
-// end of the range with the same result.
-func (e *Export) whether(off int64, metaContext string, is func(flags uint32) bool) (until int64, yes bool, err error) {
+// whether calls test with the status of the block at off, and returns its result. until is the end
+// of the range with the same result.
+func (e *Export) whether(off int64, metaContext string, test func(flags uint32) bool) (until int64, yes bool, err error) {
 	size := e.c.sizeBytes
 	c := &call{command: commandBlockStatus, off: off, n: min(maxAskBytes, size-off)}
 	if err := e.do(c, nil); err != nil {
@@ -231,10 +231,10 @@ func (e *Export) whether(off int64, metaContext string, is func(flags uint32) bo
 	}
 	until = off
 	for i, x := range c.extents[metaContext] {
-		if x.bytes == 0 || i > 0 && is(x.flags) != yes {
+		if x.bytes == 0 || i > 0 && test(x.flags) != yes {
 			break
 		}
-		yes = is(x.flags)
+		yes = test(x.flags)
 		until = min(until+int64(x.bytes), size)
 	}
 	if until == off {

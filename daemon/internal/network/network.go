@@ -13,10 +13,10 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// Access is this host's access to images at addresses. The zero Access is for a process with a
-// network, on a host without Ceph clusters.
+// Access is this host's access to images on the network. The zero Access makes TCP connections
+// itself, and has no Ceph clusters.
 type Access struct {
-	// Dial connects to NBD servers over TCP. It is nil for a process with a network.
+	// Dial connects to NBD servers over TCP; with nil this process connects itself.
 	Dial nbd.Dial
 	// RBD opens RBD images. It is nil for a host without clusters.
 	RBD *rbd.Client

@@ -28,8 +28,8 @@ type Places interface {
 	CheckFound(path, real string, device bool) error
 }
 
-// Files opens images where Places permits. The zero Files follow no symbolic link outside of /dev,
-// and open no block device there.
+// Files opens images where Places permits. The zero Files refuse symbolic links and block devices
+// outside of /dev.
 type Files struct {
 	Places Places
 }
@@ -71,8 +71,8 @@ func (f Files) Open(path string, flags int) (file *os.File, err error) {
 	return file, err
 }
 
-// staleTries is how often an image is looked up after another NFS client has replaced it: NFS
-// caches a name for some seconds, until the image is opened.
+// staleTries is how often an image is looked up if another NFS client has replaced it: NFS caches
+// a name for some seconds, until the image is opened.
 const staleTries = 3
 
 func (f Files) open(path string, flags int) (*os.File, error) {
@@ -98,8 +98,8 @@ func (f Files) Find(path string, flags int) (*Image, error) {
 	return img, nil
 }
 
-// check refuses anything that is no image, and a place where no image may be. It sets the fields
-// of img.
+// check refuses anything that is no image, and an image that Places does not permit. It sets the
+// fields of img.
 func (f Files) check(img *Image, kind uint32) (err error) {
 	switch img.Block = kind == unix.S_IFBLK; {
 	case !img.Block && kind != unix.S_IFREG:

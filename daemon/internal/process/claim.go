@@ -2,7 +2,7 @@
 
 package process
 
-// Claim is a QEMU process that claims to be a domain.
+// Claim is a QEMU process with a domain's UUID in its command line, which any user can start.
 type Claim struct {
 	PID int    `json:"pid"`
 	UID uint32 `json:"uid"`
@@ -11,7 +11,7 @@ type Claim struct {
 	Files []File `json:"files,omitempty"`
 }
 
-// File is a descriptor on one of the requested images.
+// File is an open descriptor of one of the requested images.
 type File struct {
 	Image    int  `json:"image"` // its index
 	FD       int  `json:"fd"`

@@ -12,7 +12,7 @@ import (
 )
 
 // Any user may start any number of processes that claim to be a domain, with any number of open
-// files. The answer must stay short and quick, and must hide no open file.
+// files. These limits keep the list of them short and quick to make, without hiding an open file.
 const (
 	// claimsOfUser is how many claims of one user are listed in full: two show that there are
 	// several.
@@ -30,7 +30,7 @@ const (
 // list.
 func byUser(a, b Claim) int { return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.PID, b.PID)) }
 
-// fewer omits claims that add nothing to the claims before them.
+// fewer shortens the list as Claims describes.
 func fewer(claims []Claim) (kept []Claim) {
 	type opened struct {
 		image    int
@@ -59,8 +59,6 @@ type descriptors struct {
 	of   map[uint32]int
 }
 
-// take counts the descriptors of a claim. If there are too many, the error names the user with
-// most of them.
 func (d *descriptors) take(c *Claim, n int) error {
 	d.left -= n
 	d.of[c.UID] += n

@@ -147,7 +147,7 @@ func (c *Claim) readFiles(dir string, images []Image, looked *descriptors) error
 }
 
 // add stores at most one descriptor for reading and one for writing of each image, so that a
-// process cannot inflate the answer with thousands of descriptors.
+// process cannot inflate the list with thousands of descriptors.
 func (c *Claim) add(file File) {
 	if !slices.ContainsFunc(c.Files, func(f File) bool { return f.Image == file.Image && f.Writable == file.Writable }) {
 		c.Files = append(c.Files, file)

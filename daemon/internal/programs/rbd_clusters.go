@@ -16,7 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// NetworkAccess returns this host's access to images at addresses. libvirt has the secrets for it.
+// NetworkAccess returns this host's access to images on the network. The keys of Ceph clusters are
+// libvirt secrets.
 func NetworkAccess(cfg *config.Config, conn *libvirt.Conn) network.Access {
 	access := network.Access{Dial: dialServers()}
 	if len(cfg.RBDClusters) == 0 {

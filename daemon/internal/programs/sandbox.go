@@ -49,8 +49,8 @@ const (
 
 const programsTimeout = 30 * time.Second
 
-// RunPrograms makes QEMU's programs run in their own units, if the package has these. No other
-// daemon of this state directory may run.
+// RunPrograms makes qemu-img and qemu-storage-daemon run in their own systemd units, if the
+// package has these. No other daemon of this state directory may run.
 func RunPrograms(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 	socket := os.Getenv(envImages)
 	if socket == "" {
@@ -75,7 +75,7 @@ func RunImageProgram(ctx context.Context) error {
 	return qemuimg.RunFor(ctx, conn)
 }
 
-// ServeBeside runs a helper that serves several requests until it is told to stop.
+// ServeBeside runs a helper that serves requests until ctx ends or a signal stops it.
 func ServeBeside(ctx context.Context, command string, args []string, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -121,7 +121,7 @@ func AddressesOutside(args []string) ([]string, error) {
 }
 
 // RunConnectors returns a runner for connectors of the present configuration. An attacker who
-// controls the daemon can name its pools, but no program.
+// controls the daemon can choose a configured pool, but no program.
 func RunConnectors(args []string) *connector.Runner {
 	return &connector.Runner{Config: func() (string, map[string]connector.PoolConfig, error) {
 		cfg, err := config.Load(args, io.Discard)
@@ -178,7 +178,8 @@ func Privileged() sandbox.Privileged { return sandbox.Privileged{Socket: os.Gete
 // Access returns the helper that checks the permissions of QEMU's user.
 func Access() sandbox.Access { return sandbox.Access{Socket: os.Getenv(EnvAccess)} }
 
-// Processes returns the helper that reads guests' open files. nil stands for this process.
+// Processes returns the helper that reads guests' open files; with nil the daemon reads them
+// itself.
 func Processes() libvirt.Processes {
 	if socket := os.Getenv(EnvProcesses); socket != "" {
 		return sandbox.Processes{Socket: socket}

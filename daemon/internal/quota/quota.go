@@ -45,7 +45,8 @@ type Limit struct {
 // FreeBytes returns the remaining space.
 func (l *Limit) FreeBytes() int64 { return max(0, l.Bytes-l.UsedBytes) }
 
-// Free returns how much a file with these limits may grow on a filesystem with free bytes.
+// Free returns how much a file may grow: the least of its filesystem's free bytes and the space
+// that these limits leave.
 func Free(free int64, limits []Limit) int64 {
 	for i := range limits {
 		free = min(free, limits[i].FreeBytes())
