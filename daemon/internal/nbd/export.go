@@ -124,8 +124,8 @@ const (
 	depthContext = "qemu:allocation-depth"
 )
 
-// negotiate requests the options that make reading faster. Options that the server refuses are not
-// used.
+// negotiate requests the options that make reading faster, and does without those that the server
+// refuses.
 func (e *Export) negotiate(export string, metaContexts []string) error {
 	if err := e.c.greet(); err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 )
 
-// event is a record without its op, number and time.
 type event struct {
 	kind EventKind
 	step string

@@ -27,9 +27,9 @@ func (r *Runner) Halt() {
 	r.mu.Unlock()
 }
 
-// FinishCritical finishes the critical sections of the journal's ops that a crash has interrupted.
-// The ops stop after their section. It is for a runner that begins halted: call it between Halt and
-// Resume, at most once.
+// FinishCritical finishes the critical sections that a crash has interrupted. The ops stop after
+// their section. It is for a runner that begins halted: call it between Halt and Resume, at most
+// once.
 func (r *Runner) FinishCritical(ctx context.Context) error {
 	r.halting.Lock()
 	defer r.halting.Unlock()

@@ -19,7 +19,8 @@ import (
 // Do and Undo may be repeated. If the daemon dies before the records are written, it finds the same
 // state as after an operator has resumed the guest by hand.
 
-// leaveAfter is how long the journal may refuse a record before the op leaves its critical section.
+// leaveAfter is how long the journal may refuse a record before the op leaves its critical
+// section, so that the guest runs again.
 const leaveAfter = time.Second
 
 // mayLeave reports whether the op may leave a critical section while the journal refuses these
@@ -38,8 +39,8 @@ func (a *activeOp) failsToLeave() bool {
 	return a.criticalLocked() && a.progress.State == StateRunning && !a.progress.Committed
 }
 
-// leave undoes or does the steps of the op's critical section, without records. It may be called
-// again.
+// leave undoes the op's critical section or, after the commit point, does its remaining steps,
+// without records. It may be called again.
 func (a *activeOp) leave(events []event) error {
 	p := a.snapshot()
 	if a.committedWith(events) {

@@ -12,7 +12,7 @@ import (
 // Observation is the answer of Observe: did the step happen?
 type Observation int
 
-// The three answers. Unknown stops the op and calls the operator, because acting on a guess
+// The results of Observe. Unknown stops the op and calls the operator, because acting on a guess
 // destroys data.
 const (
 	NotDone Observation = iota

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// retrier decides what an error of a step means, and sleeps until the next try. Each visit of a
-// step has its own retrier, which counts the tries.
+// retrier decides what an error of a step means, and sleeps until the next try. Each loop of tries
+// has its own retrier, which counts the tries.
 type retrier struct {
 	a    *activeOp
 	ctx  context.Context

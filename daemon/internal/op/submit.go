@@ -66,7 +66,6 @@ func (r *Runner) storing(ctx context.Context) (bounded context.Context, cancel f
 	}
 }
 
-// activateLater activates a stored op in the background, since the first try has failed.
 func (r *Runner) activateLater(o Op) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 )
 
 // StorageHost reaches the clusters of the present configuration for `volferryd storage`. An
-// attacker who controls the daemon can reach their images, but no other machine.
+// attacker who controls the daemon can reach their images through it, but no other machine.
 type StorageHost struct{ *rbd.Host }
 
 // NewStorageHost returns the helper with the clusters of the configuration that args name.

@@ -32,7 +32,7 @@ type NewFile struct {
 	Passphrase []byte
 }
 
-// TemporaryName returns a unique name for NewFile.
+// TemporaryName returns a unique name for NewFile.Temporary.
 func TemporaryName() string { return ".volferry-" + rand.Text() }
 
 // createWhole makes the file of an image appear complete and durable, or not at all. fill gets an

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
-// Overlay is an overlay that this process reads itself. qemu-img would open the backing file in
-// the header, which may be no file, or another image than the target of the fold.
+// Overlay is an overlay that this process reads itself. qemu-img would open the backing image that
+// the header names, which may be no file, or another image than the target of the fold.
 type Overlay struct {
 	o  *opened
 	h  *Header

@@ -34,8 +34,8 @@ func (h *Host) Check(ctx context.Context, id string, key *os.File) error {
 	return h.checkID(ctx, id, c, key)
 }
 
-// checkServer checks that qemu-storage-daemon has the RBD driver. With a nonexistent key it fails
-// before it connects to anything.
+// checkServer checks that qemu-storage-daemon has the RBD driver. With a nonexistent key the
+// program fails before it connects to anything.
 func checkServer(ctx context.Context, key *os.File) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, toolTimeout, ErrNoAnswer)
 	defer cancel()

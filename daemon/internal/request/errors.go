@@ -51,7 +51,8 @@ func AwaitHypervisor(err error) error {
 	return op.WaitFor(WaitHypervisor, err)
 }
 
-// NoHypervisor returns the refusal of a request that needs the program that does not answer.
+// NoHypervisor returns the refusal of a request because libvirtd or volferryd-processes does not
+// answer.
 func NoHypervisor(err error) *api.Error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "%s; nothing was changed", hv.Unanswered(err))
 }

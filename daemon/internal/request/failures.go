@@ -15,7 +15,8 @@ type failer interface {
 	Failure() op.Failure
 }
 
-// Describe returns an error in the journal's form. All runners use it as Config.Describe.
+// Describe converts an error to the failure that the journal keeps. All runners use it as
+// Config.Describe.
 func Describe(err error) op.Failure {
 	if own, ok := errors.AsType[failer](err); ok {
 		return own.Failure()

@@ -7,7 +7,8 @@ package request
 func InstanceKey(id string) string { return "instance/" + id }
 
 // PowerKey is the key of ops that start, stop or pause an instance, or need it to stay off or on.
-// Ops that change the guard of an instance without a root volume also have it.
+// Ops that change the guard (which refuses the start) of an instance without a root volume also
+// have it.
 func PowerKey(id string) string { return "power/" + id }
 
 // VolumeKey is the key of ops on an unattached volume, and of ops that connect or disconnect a

@@ -29,8 +29,8 @@ type unresumed struct {
 	tries int
 }
 
-// quickResumes is how many attempts are made at intervals of BusyDelay. After them the op waits
-// for WaitResume.
+// quickResumes is how many attempts to resume a guest are made at intervals of BusyDelay. After
+// them the op waits for WaitResume.
 const quickResumes = 10
 
 // Ended records the result err of a resume. reason is why the guest was paused. It returns an

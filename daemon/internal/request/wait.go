@@ -102,8 +102,8 @@ func StandsInTheWay(parked *op.Status) string {
 		parked.Op.ID, parked.Op.Kind, parked.Failure.Message, shell.Line("volferryctl", "op", "show", parked.Op.ID))
 }
 
-// RefuseParked withdraws an op that has changed nothing if its turn waits for an op that waits for
-// the operator. It reports whether it did.
+// RefuseParked withdraws an op that has changed nothing and waits for its turn after an op that
+// waits for the operator. It reports whether it did.
 func (a *Admission) RefuseParked(st op.Status) bool {
 	if st.Waiting != WaitTurn || st.State != op.StateRunning {
 		return false

@@ -101,8 +101,8 @@ func (rs *Sources) checkReleased(ctx context.Context, in *place.ReleasedInput, v
 }
 
 // checkVolumeOfReleased refuses to delete src while the volume's image is missing, or while an
-// instance here has the volume and no copy is known to have every write: src may be the only copy,
-// or the guest may need it.
+// instance of this host has the volume and no copy is known to have every write: src may be the
+// only copy, or the guest may need it.
 func (rs *Sources) checkVolumeOfReleased(ctx context.Context, s *move.Spec, vol api.Volume) error {
 	if rs.which.Reaches(ctx, vol) {
 		if path := rs.which.AbsentOf(ctx, history.WithBases(vol.Location)); path != "" {

@@ -147,8 +147,8 @@ func (e *Env) MayWriteDst(ctx context.Context, s *move.Spec) (string, error) {
 	return e.dstPrint(ctx, s)
 }
 
-// MayMirrorToDst makes the checks of MayWriteDst and others before QEMU mirrors to dst. It checks
-// nothing once the mirror job runs.
+// MayMirrorToDst makes the checks of MayWriteDst, and further checks, before QEMU mirrors to dst.
+// It checks nothing once the mirror job runs.
 func (e *Env) MayMirrorToDst(ctx context.Context, s *move.Spec) error {
 	disk, err := e.move.ReadDisk(ctx, s)
 	if err != nil || disk.Mirror != nil {

@@ -84,14 +84,14 @@ func (e *Env) lookAtSeal(ctx context.Context, s *move.Spec, opID string) (lost b
 	return false, written(s, p.Seal, p.Snapshot)
 }
 
-// LeftSrcNote has the stamp of a src that its volume has left without a freeze, taken when no
-// process had src open any more.
+// LeftSrcNote has the stamp of a src that the move did not freeze, taken when no process had src
+// open any more.
 type LeftSrcNote struct {
 	Left *image.Stamp `json:"left,omitempty"`
 }
 
-// SealsLeft makes a step note the stamp of src after its Do. It is for a step that leaves no
-// process with src open.
+// SealsLeft makes a step note the stamp of src after its Do. After this step no process may have
+// src open.
 func (e *Env) SealsLeft(st op.Step) op.Step {
 	return Followed(st, func(ctx context.Context, r *op.Run, s *move.Spec) error {
 		return e.SealLeft(ctx, r, s.Src.Path, st.Name)

@@ -47,8 +47,8 @@ func (e *Env) snapshotSrc(ctx context.Context, r *op.Run, s *move.Spec, step str
 	return &move.SrcSnapshot{Name: name, ID: found.ID}, nil
 }
 
-// makeSnapshot makes a snapshot, and then looks for it: the answer may be lost, or a client that
-// holds the image's lock may not answer although the cluster does.
+// makeSnapshot makes a snapshot, and looks for it even after an error: the answer may be lost, or
+// a client that holds the image's lock may not answer although the cluster does.
 func (e *Env) makeSnapshot(ctx context.Context, s *move.Spec, name string) (rbd.Snapshot, error) {
 	failed := e.images.MakeSnapshot(ctx, s.Src.Path, s.SrcPrint, name)
 	if errors.Is(failed, hv.ErrUnavailable) {

@@ -129,8 +129,8 @@ func (c *CopyEngine) openCursor(spec *copy.Spec, key string) (closeCursor func()
 	}
 }
 
-// pace makes a copy yield to the guest with these statistics. The pacer runs in helpers until ctx
-// ends.
+// pace makes a copy yield to the guest that has these disk statistics. The pacer runs in helpers
+// until ctx ends.
 func (*CopyEngine) pace(ctx context.Context, spec *copy.Spec, helpers *sync.WaitGroup, stats func(context.Context) (*hv.DiskStats, error), pace string) *copy.GuestPacer {
 	pacer := copy.NewGuestPacer(GuestLatency(ctx, stats), KeepShare(pace))
 	helpers.Go(func() { pacer.Run(ctx) })

@@ -20,7 +20,7 @@ import (
 
 // Find returns the chains of the volume in registry, journal and libvirt, and the chain with every
 // acknowledged write of the guest. It changes nothing and guesses nothing. With an error the
-// answer is incomplete and has no valid verdict.
+// result is incomplete and must not be used.
 func (f *Finder) Find(ctx context.Context, vol api.Volume) (api.Which, error) {
 	w := api.Which{VolumeID: vol.ID, Registry: &vol.Location, Journal: history.WithBases(vol.Location)}
 	h, err := f.history.Newest(ctx, vol.ID)
