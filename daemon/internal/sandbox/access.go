@@ -33,7 +33,8 @@ func (a Access) MayPass(ctx context.Context, who User, dir *os.File) error {
 	return a.look(ctx, callMayPass, who, dir)
 }
 
-// MayConnect returns nil if a user may connect to a socket. The file socket is open with O_PATH.
+// MayConnect returns nil if a user may connect to a socket, or the kernel's error. socket is open
+// with O_PATH.
 func (a Access) MayConnect(ctx context.Context, who User, socket *os.File) error {
 	return a.look(ctx, callMayConnect, who, socket)
 }
@@ -48,7 +49,7 @@ func (a Access) look(ctx context.Context, call string, who User, f *os.File) err
 	return err
 }
 
-// ServeAccess serves the requests of Access at a socket until ctx ends, and closes the socket.
+// ServeAccess serves Access at a socket until ctx ends, and closes the socket.
 func ServeAccess(ctx context.Context, listener *net.UnixListener, log *slog.Logger) error {
 	return serve(ctx, listener, answerAccess, log)
 }
@@ -83,8 +84,8 @@ func lookInto(dir *os.File) error {
 	return nil
 }
 
-// openSocket asks for write access, which a connection needs. A socket cannot be opened like a
-// file: the kernel checks the access first, and only then fails with ENXIO.
+// openSocket tries to open a socket for writing, because a connection needs write access. A socket
+// cannot be opened like a file: ENXIO shows that the kernel has checked and permitted the access.
 func openSocket(socket *os.File) error {
 	fd, err := unix.Open(pathOf(socket), unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	switch {

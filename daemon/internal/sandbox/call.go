@@ -17,12 +17,12 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// attempts is how often a request without an answer is made. The answering program may have been
-// restarted, and every request may be repeated.
+// attempts is how many times a request is sent if its connection breaks before the answer, for
+// example because the answering program is restarted. Every request may be repeated.
 const attempts = 3
 
-// ask makes a request at a socket. If file is not nil, it sends the open file too. The caller owns
-// handedOver, the file of the answer.
+// ask sends a request, with file if that is not nil, to a socket. handedOver is the file of the
+// answer, or nil; the caller closes it.
 func ask(ctx context.Context, socket string, in request, file *os.File) (out answer, handedOver *os.File, err error) {
 	for range attempts {
 		out, handedOver, err = askOnce(ctx, socket, in, file)
@@ -37,8 +37,8 @@ func ask(ctx context.Context, socket string, in request, file *os.File) (out ans
 	return out, nil, noAnswer(socket, err)
 }
 
-// Answers returns nil if the program at a socket answers. Otherwise it returns an error with the
-// next command. That the socket exists proves nothing, because systemd listens there.
+// Answers returns nil if the program at a socket answers, and otherwise an error that names the
+// next command. A socket without its program exists too, because systemd listens there.
 func Answers(ctx context.Context, socket string) error {
 	_, _, err := ask(ctx, socket, request{Call: callAnswers}, nil)
 	return err

@@ -17,8 +17,8 @@ func Connector(ctx context.Context, socket, pool string, text []byte) ([]byte, e
 	return out.Value, err
 }
 
-// ServeConnectors serves the requests of Connector at a socket until ctx ends, and closes the
-// socket. Requests in progress are completed.
+// ServeConnectors serves Connector at a socket until ctx ends, and closes the socket. Requests in
+// progress are completed.
 func ServeConnectors(ctx context.Context, listener *net.UnixListener, run func(ctx context.Context, pool string, text []byte) ([]byte, error), log *slog.Logger) error {
 	return serve(ctx, listener, answerConnector(run), log)
 }

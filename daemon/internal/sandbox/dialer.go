@@ -18,8 +18,8 @@ const dialTimeout = 10 * time.Second
 // With keepAlive a connection fails within half a minute after the other machine is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// Dial returns a connection to an address of the registry or of an NBD server, which `volferryd
-// dialer` has made. Errors are as for a dial.
+// Dial connects to the address of the registry or of an NBD server through `volferryd dialer`.
+// Errors are *net.OpError.
 func Dial(ctx context.Context, socket, address string) (net.Conn, error) {
 	_, handedOver, err := ask(ctx, socket, request{Call: callConnect, Name: address}, nil)
 	if err == nil && handedOver == nil {
@@ -35,8 +35,8 @@ func Dial(ctx context.Context, socket, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// ServeDialer serves the requests of Dial at a socket until ctx ends, and closes the socket. It
-// calls addresses, which returns the permitted destinations, for each request.
+// ServeDialer serves Dial at a socket until ctx ends, and closes the socket. For each request it
+// calls addresses, which returns the permitted destinations.
 func ServeDialer(ctx context.Context, listener *net.UnixListener, addresses func() ([]string, error), log *slog.Logger) error {
 	return serve(ctx, listener, answerDial(addresses), log)
 }

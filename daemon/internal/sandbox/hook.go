@@ -17,7 +17,7 @@ func InstallHook(ctx context.Context, socket string) error {
 	return err
 }
 
-// ServeHook serves the requests of InstallHook at a socket until ctx ends, and closes the socket.
+// ServeHook serves InstallHook at a socket until ctx ends, and closes the socket.
 func ServeHook(ctx context.Context, listener *net.UnixListener, install func() error, log *slog.Logger) error {
 	return serve(ctx, listener, func(_ context.Context, in request, _ *os.File) (answer, *os.File) {
 		if in.Call != callHook {

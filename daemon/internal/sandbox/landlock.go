@@ -18,11 +18,11 @@ const (
 	landlockSignals  = 6
 )
 
-// restrictThread puts the calling thread into its own Landlock domain. The program that the thread
-// starts inherits the domain. It cannot inspect processes outside of the domain (ptrace,
-// /proc/PID/fd), or send them signals (Linux 6.12). It can open for writing only /dev/null, the
-// given files that are open for writing, and the given files with the indexes in written.
-// restrictThread returns false, and changes nothing, if the kernel has no Landlock (Linux 5.13).
+// restrictThread puts the calling thread into its own Landlock domain, which the program that the
+// thread starts inherits. The program cannot inspect processes outside of the domain (ptrace,
+// /proc/PID/fd) or, since Linux 6.12, send them signals. It can open for writing only /dev/null,
+// the given files that are already open for writing, and the given files that written lists by
+// index. restrictThread returns false if the kernel has no Landlock (before Linux 5.13).
 func restrictThread(given []*os.File, written []int) (restricted bool, err error) {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	switch errno {

@@ -24,7 +24,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/quota"
 )
 
-// The calls of requests.
+// The values of Call in a request.
 const (
 	callAnswers   = "answers" // a no-op of all programs except the QEMU programs
 	callFlush     = "flush"
@@ -122,8 +122,9 @@ type remoteError struct {
 func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.errno }
 
-// maxMessage is the longest message. An extended attribute or a connector's text has at most 64
-// KiB, in base64; an argument of a program has 128 KiB, with quotes in it.
+// maxMessage is the maximum length of a message in bytes. An attribute or a connector's text has
+// at most 64 KiB, in base64; a program's argument has at most 128 KiB, and JSON escapes its
+// quotes.
 const maxMessage = 256 << 10
 
 const maxFiles = 253

@@ -83,8 +83,8 @@ func (p Privileged) ThinBlockBytes(ctx context.Context, device *os.File) (int64,
 	return out.Bytes, nil
 }
 
-// ThinPools returns the active LVM thin pools of this host. It queries the device mapper only if
-// there are such pools. It omits an unreadable pool, and names it in the error.
+// ThinPools returns the active LVM thin pools of this host. It omits an unreadable pool, and names
+// it in the error.
 func (p Privileged) ThinPools(ctx context.Context) ([]thin.Pool, error) {
 	devices, err := thin.Devices("/sys")
 	if err != nil || len(devices) == 0 {
@@ -129,8 +129,7 @@ func (p Privileged) Quotas(ctx context.Context, at *os.File, who quota.Owner) ([
 	return out.Limits, err
 }
 
-// ServePrivileged serves the requests of Privileged at a socket until ctx ends, and closes the
-// socket.
+// ServePrivileged serves Privileged at a socket until ctx ends, and closes the socket.
 func ServePrivileged(ctx context.Context, listener *net.UnixListener, log *slog.Logger) error {
 	return serve(ctx, listener, answerPrivileged, log)
 }

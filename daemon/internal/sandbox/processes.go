@@ -21,13 +21,13 @@ type Processes struct {
 	Socket string
 }
 
-// Claims returns process.Dir.Claims.
+// Claims calls process.Dir.Claims in `volferryd processes`.
 func (p Processes) Claims(ctx context.Context, id string, images []process.Image) (claims []process.Claim, err error) {
 	err = p.ask(ctx, request{Call: callClaims, Name: id, Images: images}, &claims)
 	return claims, err
 }
 
-// About returns process.Dir.About.
+// About calls process.Dir.About in `volferryd processes`.
 func (p Processes) About(ctx context.Context, pid int) (about process.About, err error) {
 	err = p.ask(ctx, request{Call: callProcess, PID: pid}, &about)
 	return about, err
@@ -43,8 +43,7 @@ func (p Processes) ask(ctx context.Context, in request, into any) error {
 	return json.Unmarshal(out.Value, into)
 }
 
-// ServeProcesses serves the requests of Processes at a socket until ctx ends, and closes the
-// socket.
+// ServeProcesses serves Processes at a socket until ctx ends, and closes the socket.
 func ServeProcesses(ctx context.Context, listener *net.UnixListener, dir process.Dir, log *slog.Logger) error {
 	return serve(ctx, listener, func(ctx context.Context, in request, _ *os.File) (out answer, none *os.File) {
 		var found any

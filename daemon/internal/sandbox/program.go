@@ -30,7 +30,7 @@ const (
 
 const programStartTimeout = time.Minute
 
-// Programs runs programs through `volferryd images`, each in its own unit.
+// Programs runs programs through `volferryd images`, each in its own systemd unit.
 type Programs struct {
 	// Each connection to Socket starts such a unit.
 	Socket string
@@ -89,8 +89,8 @@ func unitEnded(err error) error {
 	return fmt.Errorf("the unit of the program has ended before it: %w", err)
 }
 
-// prepare sends the program to run. The program does not begin yet, because a request may stay in
-// the socket's queue for longer than its caller waits.
+// prepare sends the request to run the program. The program starts only after a second message
+// (callBegin), because a request may stay in the socket's queue until its caller has given up.
 func (r *remoteProgram) prepare(ctx context.Context, c child.Command, held *os.File) error {
 	stdout, err := r.take(c.Stdout)
 	if err != nil {
@@ -107,8 +107,8 @@ func (r *remoteProgram) prepare(ctx context.Context, c child.Command, held *os.F
 	return cmp.Or(err, out.err())
 }
 
-// Await returns when no program that an earlier, dead process has started runs any more. No other
-// process may use Programs with this lock.
+// Await returns when no program of an earlier, dead process runs any more. No other process may
+// use the same Lock.
 func (p Programs) Await(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() {
@@ -246,7 +246,7 @@ func unlessGone(err error) error {
 }
 
 // startProgram reads the program to run, and starts it once the other side confirms that it still
-// waits. After that only the program has the outputs.
+// waits. After that only the program has its output files open.
 func startProgram(ctx context.Context, conn *net.UnixConn, programs []string, confine func(pid int) error) (_ child.Process, restricted bool, err error) {
 	var in, begin request
 	files, err := receiveFiles(conn, &in)

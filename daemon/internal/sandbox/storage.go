@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// StorageReach does the work of `volferryd storage`. key is an open file with a cluster's key.
+// StorageReach does the work of `volferryd storage`. key is an open file with the key of a Ceph
+// cluster.
 type StorageReach interface {
 	// Check returns an error if there is a problem with the access to a cluster.
 	Check(ctx context.Context, cluster string, key *os.File) error
@@ -35,25 +36,25 @@ func CheckStorage(ctx context.Context, socket, cluster string, key *os.File) err
 	return err
 }
 
-// LookAtStorage calls StorageReach.Look at a socket.
+// LookAtStorage calls StorageReach.Look in the program at a socket.
 func LookAtStorage(ctx context.Context, socket, address string, key *os.File) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callLook, Name: address}, key)
 	return out.Value, err
 }
 
-// WatchersOfStorage calls StorageReach.Watchers at a socket.
+// WatchersOfStorage calls StorageReach.Watchers in the program at a socket.
 func WatchersOfStorage(ctx context.Context, socket, address string, key *os.File) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callWatchers, Name: address}, key)
 	return out.Value, err
 }
 
-// SnapshotOfStorage calls StorageReach.Snapshot at a socket.
+// SnapshotOfStorage calls StorageReach.Snapshot in the program at a socket.
 func SnapshotOfStorage(ctx context.Context, socket, address string, query []byte, key *os.File) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callSnapshot, Name: address, Value: query}, key)
 	return out.Value, err
 }
 
-// ChangeStorage calls StorageReach.Change at a socket.
+// ChangeStorage calls StorageReach.Change in the program at a socket.
 func ChangeStorage(ctx context.Context, socket, address string, change []byte, key *os.File) error {
 	_, _, err := ask(ctx, socket, request{Call: callChange, Name: address, Value: change}, key)
 	return err
@@ -93,7 +94,8 @@ type storageConn struct {
 // endTimeout is longer than `volferryd storage` takes to end an image's server.
 const endTimeout = 20 * time.Second
 
-// Close closes both connections, and waits until the server has released the image.
+// Close closes the image's and the control connection, and waits until the server has released the
+// image.
 func (c *storageConn) Close() error {
 	c.close.Do(func() {
 		err := errors.Join(c.Conn.Close(), c.control.CloseWrite(), c.control.SetReadDeadline(time.Now().Add(endTimeout)))
@@ -106,8 +108,7 @@ func (c *storageConn) Close() error {
 	return c.err
 }
 
-// ServeStorage serves the requests for StorageReach at a socket until ctx ends, and closes the
-// socket.
+// ServeStorage serves StorageReach at a socket until ctx ends, and closes the socket.
 func ServeStorage(ctx context.Context, listener *net.UnixListener, reach StorageReach, log *slog.Logger) error {
 	return serve(ctx, listener, answerStorage(reach), log)
 }
