@@ -60,8 +60,8 @@ func (i *Image) arguments() []string {
 	)
 }
 
-// heap makes the server's allocator keep its memory. QEMU allocates a buffer for each request, and
-// the page faults of a new 1 MiB buffer take several times as long as filling it.
+// heap makes the server's allocator keep freed memory. QEMU allocates a buffer for each request,
+// and the page faults of a new 1 MiB buffer take several times as long as filling it.
 var heap = []string{"MALLOC_MMAP_THRESHOLD_=33554432", "MALLOC_TRIM_THRESHOLD_=134217728"}
 
 func (i *Image) command(listening *os.File, stderr io.Writer) child.Command {

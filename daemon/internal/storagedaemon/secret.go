@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SecretFile returns an unnamed file in memory with a secret. Only through this file a program
-// gets the secret: not by an argument, the environment, or a file that another user could open.
+// SecretFile returns an unnamed file in memory with a secret. A program gets the secret only
+// through this file, not through an argument, the environment, or a file that another user could
+// open.
 func SecretFile(secret []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("secret", unix.MFD_CLOEXEC)
 	if err != nil {

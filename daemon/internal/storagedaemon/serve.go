@@ -75,8 +75,8 @@ func Serve(ctx context.Context, image Image) (*Served, error) {
 	return s, nil
 }
 
-// meetingPoint returns a listening socket with one connection. The socket has no name any more, so
-// that no other connection can be made.
+// meetingPoint returns a listening socket and a connection to it. The socket has no name any more,
+// so that no other connection can be made.
 func meetingPoint() (listening *os.File, conn *net.UnixConn, err error) {
 	dir, err := os.MkdirTemp("", "volferry-serve-")
 	if err != nil {

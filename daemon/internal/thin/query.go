@@ -17,7 +17,8 @@ const Control = "/dev/mapper/control"
 
 var controlDevice = unix.Mkdev(10, 236)
 
-// answerRoom is more than the table and the status of one target need.
+// answerRoom is the size in bytes of the buffer for the kernel's answer: the table and the status
+// of one target need less.
 const answerRoom = 4 << 10
 
 // query returns the kind of a device's only target, and its status or, if flags request that, its

@@ -21,10 +21,9 @@ import (
 
 const sectorBytes = 512
 
-// BlockBytes returns the size of a thin volume's blocks if a discarded block reads as zeros,
-// whatever is later written to other blocks or to a part of it. It returns 0 if the device is no
-// thin volume, or its pool does not promise that. control is the device Control, open for writing.
-// It needs CAP_SYS_ADMIN.
+// BlockBytes returns the size of a thin volume's blocks if every part of a discarded block reads
+// as zeros until that part is written. It returns 0 if the device is no thin volume, or its pool
+// does not promise that. control is the device Control, open for writing. It needs CAP_SYS_ADMIN.
 func BlockBytes(control *os.File, device uint64) (int64, error) {
 	kind, params, err := query(control, device, unix.DM_STATUS_TABLE_FLAG)
 	if err != nil || kind != "thin" {
