@@ -9,8 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// KnownInstance returns an instance of this host by its id, name, or the beginning of its id. It
-// uses the last view and later grants, and does not ask the registry.
+// KnownInstance returns an instance of this host by its id, name, or the beginning of its id.
 func (m *Memory) KnownInstance(_ context.Context, ref string) (api.Instance, bool) {
 	v, _, _ := m.View()
 	here := slices.DeleteFunc(slices.Clone(v.Instances), func(i api.Instance) bool { return !m.ours(i.Host) })
@@ -60,8 +59,7 @@ func (m *Memory) VolumesHere() []api.Volume {
 	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return !m.ours(vol.Host) })
 }
 
-// Known returns an attachment of this host from the last view, by its id or the beginning of it.
-// It does not ask the registry.
+// Known returns an attachment of this host by its id or the beginning of its id.
 func (m *Memory) Known(_ context.Context, ref string) (api.Attachment, bool) {
 	found := api.Lookup(m.granted(), ref, func(a *api.Attachment) (id, name string) { return a.ID, "" })
 	if len(found) != 1 {

@@ -17,15 +17,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A finding is a difference. It is published only once a newer view confirms it, because the view
-// may be old.
+// A finding is a Note that is published only once a newer view of the registry confirms it,
+// because the present view may be old.
 type finding struct {
 	Note
 	since time.Time
 	sure  bool
 }
 
-// Note describes how an instance differs from what Volferry left.
+// Note describes how the domain of an instance has changed since Volferry's last operation on it.
 type Note struct {
 	InstanceID, InstanceName, Text string
 	// RunsElsewhere is true if the guest runs on disks that are not at the locations of its
@@ -58,8 +58,8 @@ func (d *drifts) Notes() []Note {
 	return out
 }
 
-// find adds the differences of instances to their reports. It also guards instances that have lost
-// their root and have no guard.
+// find adds to reports how instances differ from the registry's view. It also guards instances
+// that have lost their root volume and have no guard.
 func (d *drifts) find(ctx context.Context, reports []api.InstanceReport, doms []hv.Domain, unreadable []hv.UnreadableDomain, open []api.Migration, remark func(instanceID string) string) []api.InstanceReport {
 	all := d.memory.granted()
 	granted, resting := attachmentsBy(all, instanceOf), attachmentsBy(api.NotMoving(all, open), instanceOf)
@@ -153,8 +153,8 @@ func noted(reports []api.InstanceReport, id string, what instance.Drift) []api.I
 
 // guardRoot sets the missing guard of an instance without a root volume, for example after the
 // state directory was restored from a backup. An op that changes this guard may have ended since
-// the report read the domains. So guardRoot checks again under the op's key. While an op holds the
-// key, it leaves the guard to the next report.
+// the report read the domains. So guardRoot checks again while it holds the instance's key, which
+// excludes ops. While an op holds the key, it leaves the guard to the next report.
 func (d *drifts) guardRoot(ctx context.Context, inst api.Instance) {
 	d.ops.TryLock([]string{request.PowerKey(inst.ID)}, func() {
 		has, err := d.guards.Has(inst.ID, guard.OwnerRoot)

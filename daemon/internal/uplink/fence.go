@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Admit returns nil if new work may begin on this host. Otherwise it returns the fence as an
-// error.
+// Admit returns nil if new work may begin on this host. Otherwise it returns an error that
+// describes the host's fence.
 func (u *Uplink) Admit() error {
 	f := u.Fence()
 	if f == nil && u.halted.Load() {
@@ -29,9 +29,9 @@ func (u *Uplink) Admit() error {
 		With("epoch", f.Epoch)
 }
 
-// refused handles the registry's error for a request under this epoch. If the error reports a
-// fence of this host, it first stores the fence. sure is true if the request has no token but the
-// host's epoch; other requests may have an op's older epoch.
+// refused handles the registry's error for a request with this epoch. If the error reports a fence
+// of this host, refused first stores the fence. sure is true if the request certainly had this
+// epoch: a change may have the older epoch of its op.
 func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	now, known := epochIn(err)
 	switch {
@@ -62,8 +62,8 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	return errors.Join(err, keepErr)
 }
 
-// reportFirst reports whether the registry refused a change because it needs a report of this host
-// first: since its start it has had none, or none with a new pool.
+// reportFirst reports whether the registry refused a change because it first needs a report of
+// this host: since the registry's start the host has sent no report, or none with a new pool.
 func reportFirst(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Details[api.DetailReportFirst] == true
@@ -83,8 +83,8 @@ func epochIn(err error) (int64, bool) {
 	return 0, false
 }
 
-// comeBack brings a fenced host back and resumes its ops. After a failure all parts are repeated
-// (DESIGN.md).
+// comeBack brings a fenced host back and resumes its ops. After a failure the next call repeats
+// every part (DESIGN.md).
 func (u *Uplink) comeBack(ctx context.Context) error {
 	if f := u.Fence(); f != nil {
 		if err := u.rejoin(ctx, f); err != nil {
@@ -101,8 +101,9 @@ func (u *Uplink) comeBack(ctx context.Context) error {
 	return nil
 }
 
-// rejoin releases the lost volumes, and then reports that to the registry. It does not wait long
-// for the halt of ops, which may take hours.
+// rejoin stops the instances with lost disks, and then reports to the registry that the host has
+// released its lost volumes. It does not wait long until the ops have halted, which may take
+// hours.
 func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	if err := u.reporting.lock(ctx); err != nil { // no report of the old epoch may overtake the rejoin
 		return err
@@ -138,7 +139,8 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	return nil
 }
 
-// halt halts the ops. All calls during one halt return the same channel, which gets the result.
+// halt makes the runner halt the ops. All calls during one halt return the same channel, which
+// receives the result.
 func (u *Uplink) halt(ctx context.Context) <-chan error {
 	if u.halting == nil {
 		halting := make(chan error, 1)
@@ -153,8 +155,8 @@ func (u *Uplink) halt(ctx context.Context) <-chan error {
 	return u.halting
 }
 
-// haltTimeout is how long an attempt waits for the halt. The next attempt looks for lost volumes
-// again.
+// haltTimeout is how long one attempt to rejoin waits until the ops have halted. The next attempt
+// first looks for lost volumes again.
 const haltTimeout = 10 * time.Second
 
 func (u *Uplink) whenHalted(ctx context.Context, halt <-chan error) error {

@@ -14,9 +14,9 @@ import (
 // Forgotten clears the guard of a domain without a root volume after the registry has forgotten
 // its instance: the operator may start the domain again.
 //
-// It asks the registry while it holds the instance's key, so that no op of the instance runs. If
-// the domain has another guard, it clears none: another host may have the instance, which the
-// registry hides in the same way.
+// It holds the instance's key, so that no op of the instance runs. If the domain has another guard
+// too, Forgotten clears none: the instance may be on another host now, and the registry hides such
+// an instance like a forgotten one.
 func (u *Uplink) Forgotten(ctx context.Context, id string) {
 	if u.Err() != nil || u.Fence() != nil {
 		return // unknown; the next report looks again
@@ -38,8 +38,8 @@ func (u *Uplink) Forgotten(ctx context.Context, id string) {
 	})
 }
 
-// clearForgotten calls Forgotten for every guarded domain that is no instance of named: the
-// registry may have forgotten it, perhaps while this daemon was down.
+// clearForgotten calls Forgotten for every guarded domain that is not in named: the registry may
+// have forgotten its instance, perhaps while this daemon was down.
 func (u *Uplink) clearForgotten(ctx context.Context, named []api.Instance) {
 	guarded, err := u.cfg.Guards.List()
 	if err != nil {

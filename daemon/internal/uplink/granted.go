@@ -80,7 +80,7 @@ func volumeOf(a *api.Attachment) string     { return a.VolumeID }
 func attachmentOf(a *api.Attachment) string { return a.ID }
 
 // everGranted returns the attachments of granted, and the previous locations of attachments that
-// moved since the last view: until the next view the guest may have either.
+// moved since the last view: until the next view the guest may use either image.
 func (m *Memory) everGranted() []api.Attachment {
 	out := m.granted()
 	known := attachmentsBy(out, attachmentOf)

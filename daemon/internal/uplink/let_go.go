@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// letGo determines the disks that the host has lost, sets guards, and then stops the instances
-// with those disks. It continues after errors, and joins them.
+// letGo determines the disks that a fence took from the host, sets guards, and then stops the
+// instances with those disks. It continues after errors, and joins them.
 func (l *losses) letGo(ctx context.Context) error {
 	lost, err := l.settleLost(ctx)
 	errs := []error{err}

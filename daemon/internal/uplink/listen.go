@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Listen registers a listener, and calls it with the last epoch of an earlier process, so that
-// older ops check whether they still own their objects. Call it before any op continues.
+// Listen registers a listener, and passes it the last epoch of an earlier process, so that ops
+// with an older epoch check whether they still own their objects. Call it before any op continues.
 func (u *Uplink) Listen(l Listener) {
 	u.mu.Lock()
 	u.listeners = append(u.listeners, l)
@@ -54,12 +54,12 @@ func (u *Uplink) ReportMigrations(open func(ctx context.Context) ([]api.Migratio
 	u.migrations = open
 }
 
-// RemarkInstances makes reports include a remark about an instance without a difference. The
-// callback of returns the remark, or "".
-func (u *Uplink) RemarkInstances(of func(instanceID string) string) {
+// RemarkInstances makes reports include the text of remark, if any, about an instance that does
+// not differ from the registry's view.
+func (u *Uplink) RemarkInstances(remark func(instanceID string) string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.remarks = of
+	u.remarks = remark
 }
 
 func (u *Uplink) remark(instanceID string) string {

@@ -26,12 +26,13 @@ type losses struct {
 	log      *slog.Logger
 }
 
-// Lost returns the disks that domains of this host still name and may not use.
+// Lost returns the disks of volumes that a fence took from this host, if domains still name the
+// disks.
 func (l *losses) Lost() []LostDisk { return slices.Clone(l.state.current().Lost) }
 
 // settleLost determines and stores which disks of domains this host has lost. After that it drops
-// the lost attachments from the view. After an error it returns the known lost disks: the result
-// is incomplete or not stored.
+// the lost attachments from the view. After an error the returned disks are incomplete or not
+// stored.
 func (l *losses) settleLost(ctx context.Context) ([]LostDisk, error) {
 	now, err := l.registry.Attachments(ctx, "", "")
 	if err != nil {
@@ -87,9 +88,9 @@ func (l *losses) domainsFor(ctx context.Context, gone []api.Attachment) ([]hv.Do
 	return doms, unreadable, blind
 }
 
-// findLost returns the disks of domains on attachments that are gone, and the earlier lost disks
-// that are still named. An unreadable domain counts as having each of its gone disks, because it
-// may write to them.
+// findLost returns the disks that domains have on the gone attachments, which this host has no
+// longer, and the earlier lost disks that domains still name. For an unreadable domain it returns
+// a disk on each gone attachment of the domain, because the domain may write there.
 func (l *losses) findLost(doms []hv.Domain, unreadable []hv.UnreadableDomain, gone, own []api.Attachment) []LostDisk {
 	names := l.memory.volumeNames()
 	lost := stillNamed(l.Lost(), doms, unreadable, own)
@@ -126,8 +127,8 @@ func (l *losses) findLost(doms []hv.Domain, unreadable []hv.UnreadableDomain, go
 	return lost
 }
 
-// diskOn returns the target of a domain's disk that has an image in its chain, or mirrors into it.
-// After an error there may be such a disk.
+// diskOn returns the target of the domain's disk that has the image at path in its chain, or
+// mirrors into that image. With an error it is unknown whether there is such a disk.
 func diskOn(dom *hv.Domain, path string) (target string, err error) {
 	_, target, err = location.DiskOf([]hv.Domain{*dom}, path)
 	return target, err
@@ -148,8 +149,8 @@ func covered(dom *hv.Domain, path string, own []api.Attachment) (yes bool, err e
 	return false, err
 }
 
-// stillNamed returns the lost disks that their domain still names, and that no own attachment
-// permits. Lost disks of an unreadable domain stay.
+// stillNamed returns the disks of lost that their domain still names, unless an attachment in own
+// permits them. It also returns the disks of unreadable domains.
 func stillNamed(lost []LostDisk, doms []hv.Domain, unreadable []hv.UnreadableDomain, own []api.Attachment) []LostDisk {
 	out := []LostDisk{}
 	for _, d := range lost {
@@ -173,8 +174,8 @@ func stillNamed(lost []LostDisk, doms []hv.Domain, unreadable []hv.UnreadableDom
 	return out
 }
 
-// reconsider clears the fence's guards of instances that name no lost disk any more. An unreadable
-// domain keeps its guard.
+// reconsider clears the guard that a fence has set for a domain, once the domain names no lost
+// disk any more. An unreadable domain keeps its guard.
 func (l *losses) reconsider(ctx context.Context) {
 	before := l.Lost()
 	if len(before) == 0 {

@@ -32,9 +32,9 @@ func bounded(text string, most int) string {
 }
 
 // addUses adds to pools the files that domains and their managed save images name, except images
-// of their attachments, which the registry knows. If a domain or its files could not be read, the
-// domain counts as a possible user of every pool. If blind is not nil, libvirt could not list all
-// domains, and that counts in the same way.
+// of their attachments, which the registry knows. A domain counts as a possible user of every pool
+// if the domain or its files could not be read. blind is the error if libvirt could not list all
+// domains; then too every pool gets a possible user.
 func addUses(pools []api.Pool, doms []hv.Domain, unreadable []hv.UnreadableDomain, blind error, attachments map[string][]api.Attachment, files *namedFiles) {
 	var unknown []api.PoolUse
 	if blind != nil {
@@ -84,8 +84,7 @@ func (u *use) isIn(p *api.Pool, files *namedFiles) bool {
 	return p.Covers(u.Path) || real.Covers(files.at(u.Path))
 }
 
-// usesOf returns the files that a domain uses. A disk with other images than its attachment's is a
-// use.
+// usesOf returns the files that a domain uses, except the images of its attachments.
 func usesOf(d *hv.Domain, attachments []api.Attachment, files *namedFiles) (uses []use, unknown []api.PoolUse) {
 	mine := map[string]bool{}
 	inPools := map[[2]string]bool{}

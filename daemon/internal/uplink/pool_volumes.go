@@ -23,8 +23,8 @@ func (u *Uplink) placedVolumes(granted []api.Attachment) []placed {
 	return out
 }
 
-// addVolumes adds a volume to a pool if its image is in the pool through a symbolic link, and its
-// location elsewhere. The registry itself finds the others by path.
+// addVolumes adds to a pool each volume outside it with a path that leads into the pool by a
+// symbolic link. The registry finds the other volumes by path.
 func addVolumes(pools []api.Pool, volumes []placed, files *namedFiles) {
 	for i := range pools {
 		p := &pools[i]

@@ -23,8 +23,7 @@ const (
 	reportPause = 300 * time.Millisecond
 )
 
-// quietFor returns the interval that the registry has set between reports of an unchanged host. It
-// grows with the number of hosts.
+// quietFor returns the interval that the registry has set between reports of an unchanged host.
 func (u *Uplink) quietFor() time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -43,13 +42,13 @@ func (u *Uplink) heardLately(r api.HostReport) bool {
 		u.lastReport.says(r, false)
 }
 
-// pollFor returns the length of the next poll for tasks. The poll ends just before a report is
-// due, which then uses the poll's connection (reportAfterPoll).
+// pollFor returns the length of the next poll for tasks. The poll ends just before a report is due
+// (reportAfterPoll).
 func (u *Uplink) pollFor() time.Duration { return max(fetchWait, u.quietFor()-reportEvery) }
 
-// reportAfterPoll sends the report that will soon be due. It does so after a poll that lasted its
-// whole length wait, and after the first, shorter poll, so that polls and reports stay in phase. A
-// report during a poll would need a second connection, with a TLS handshake.
+// reportAfterPoll sends the report that is due soon, if the poll lasted its whole length, wait. So
+// reports come between polls: a report during a poll would need a second connection, with a TLS
+// handshake.
 func (u *Uplink) reportAfterPoll(ctx context.Context, began time.Time, wait time.Duration) {
 	if u.quietFor() <= fetchWait || time.Since(began) < wait-reportEvery || u.Admit() != nil {
 		return

@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// refreshView makes the view that was read after the previous report the current one. If the
-// registry has changed since, it reads another. The caller holds reporting, and the registry has
-// just confirmed the host's epoch.
+// refreshView makes pendingView the current view. If the registry has changed since that read,
+// refreshView reads another pendingView. The caller holds reporting, and the registry has just
+// confirmed the host's epoch.
 func (u *Uplink) refreshView(ctx context.Context) {
 	if c := u.pendingView; c != nil {
 		u.pendingView = nil
@@ -55,7 +55,8 @@ func (m *Memory) noteViewErr(ctx context.Context, err error) {
 	}
 }
 
-// ViewChecks returns a check if the last attempt to read a view failed, and otherwise none.
+// ViewChecks returns a warning for the doctor if the last attempt to read a view failed, and
+// otherwise nothing.
 func (m *Memory) ViewChecks() []api.Check {
 	m.mu.Lock()
 	err := m.viewErr

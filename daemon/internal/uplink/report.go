@@ -22,15 +22,16 @@ type reportResult struct {
 
 func always(api.HostReport) bool { return false }
 
-// report describes the host, sends the report, and handles the answer. It sends nothing if unless
-// returns true for the report. It calls unless while no other report is made.
-func (u *Uplink) report(ctx context.Context, unless func(api.HostReport) bool) (reportResult, error) {
+// report describes the host, sends the report, and handles the answer. It sends nothing if skip
+// returns true for the report. skip is called under the lock reporting, so that no other report is
+// sent meanwhile.
+func (u *Uplink) report(ctx context.Context, skip func(api.HostReport) bool) (reportResult, error) {
 	r, out := u.describe(ctx)
 	if err := u.reporting.lock(ctx); err != nil {
 		return out, err
 	}
 	defer u.reporting.unlock()
-	if unless(r) {
+	if skip(r) {
 		return out, nil
 	}
 	r.Epoch, r.Mark = u.state.Epoch(), u.state.current().Mark
@@ -119,7 +120,7 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResu
 }
 
 // settled returns the domains to report. It omits a domain in the middle of a start, a stop or a
-// save once. If the next report finds the same, something is wrong, and the domain is reported.
+// save, but only once: if the next report finds it in that state too, something is wrong.
 func (u *Uplink) settled(doms []hv.Domain) []hv.Domain {
 	passing := map[string]bool{}
 	u.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// These are the limits of a report's parts, in bytes. The registry refuses a report of more than
-// httpjson.MaxBodyBytes, and a host with refused reports appears dead.
+// The limits of a report's parts, in bytes. The registry refuses a report of more than
+// httpjson.MaxBodyBytes, and the host then appears dead.
 const (
 	maxUses  = 192 << 10 // the uses of all pools
 	maxNotes = 128 << 10 // the notes of all instances
@@ -34,8 +34,8 @@ func boundUses(pools []api.Pool) {
 	}
 }
 
-// usesThatFit returns how many uses fit into so many bytes, and into the permitted number less one
-// entry.
+// usesThatFit returns how many uses fit into this size and into api.MaxPoolUses entries. If there
+// are too many entries, it leaves room for the entry with the number of omitted uses.
 func usesThatFit(uses []api.PoolUse, bytes int) int {
 	for i := range uses {
 		bytes -= encodedBytes(&uses[i])

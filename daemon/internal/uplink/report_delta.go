@@ -28,8 +28,8 @@ func (l lastReport) covers(r api.HostReport, now time.Time) bool {
 	return age < wholeEvery && l.says(r, age >= sizesEvery)
 }
 
-// says reports whether r has nothing new since the last report; with sizes, the sizes of pools
-// count too. Before the first digest every report is new.
+// says reports whether r has nothing new since the last report. Without sizes it ignores the sizes
+// of pools. It returns false until the registry has sent a digest.
 func (l lastReport) says(r api.HostReport, sizes bool) bool {
 	if l.digest == "" || r.Version != l.report.Version || r.BootID != l.report.BootID || !slices.Equal(r.Instances, l.report.Instances) {
 		return false

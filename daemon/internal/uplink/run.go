@@ -15,7 +15,7 @@ import (
 // registry.
 const busyReportEvery = time.Second
 
-// Run reports until ctx ends, and handles fences.
+// Run sends reports until ctx ends, and handles fences.
 func (u *Uplink) Run(ctx context.Context) error {
 	for changed := true; ; {
 		wait := u.beat(ctx, changed)
@@ -34,8 +34,8 @@ func (u *Uplink) Run(ctx context.Context) error {
 	}
 }
 
-// beat handles a fence or reports, and returns the time until the next beat. If the host is
-// unchanged, it calls the registry only when a report is due.
+// beat handles a fence, or sends a report, and returns the time until the next beat. If the host
+// is unchanged, it calls the registry only when a report is due.
 func (u *Uplink) beat(ctx context.Context, changed bool) time.Duration {
 	if err := u.comeBack(ctx); err != nil {
 		if u.note(err) {
@@ -76,8 +76,8 @@ func (u *Uplink) refresh(ctx context.Context) (reportResult, error) {
 }
 
 // ReportNow sends a report, so that a caller who then asks the registry does not get an instance's
-// earlier state. A lost report is repeated later, and a report that the registry defers, soon.
-// ReportNow returns only libvirt's error, if the report lacked instances.
+// earlier state. If the registry defers the report, ReportNow soon repeats it; a lost report is
+// repeated later. ReportNow returns only libvirt's error, if the report lacked instances.
 func (u *Uplink) ReportNow(ctx context.Context) error {
 	var out reportResult
 	if u.Admit() == nil {
@@ -89,8 +89,8 @@ func (u *Uplink) ReportNow(ctx context.Context) error {
 	return out.blind
 }
 
-// putOffPause is the interval of attempts to send a report that the registry defers. putOffBound
-// is how long an operation waits for that.
+// putOffPause is the interval between attempts to send a report that the registry defers,
+// putOffBound the time limit of these attempts.
 const (
 	putOffPause = 500 * time.Millisecond
 	putOffBound = 5 * time.Second

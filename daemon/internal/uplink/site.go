@@ -12,7 +12,8 @@ import (
 
 // Site has the registry's calls for this host's operations. Changes have the present epoch. While
 // this host is fenced, Site sends no change, and returns registry_unavailable, so that operations
-// wait. It stores a grant before the disk can be connected, so that a fence finds the disk.
+// wait. It stores a granted attachment before the disk can be connected, so that a fence finds the
+// disk.
 type Site struct {
 	*client.Registry
 	up *Uplink
@@ -23,9 +24,9 @@ func (u *Uplink) Site(r *client.Registry) *Site {
 	return &Site{Registry: r.ChangesThrough(u.sendFenced), up: u}
 }
 
-// sendFenced calls send, which sends a change, unless this host is fenced. If the registry was
-// just started and first needs a report of this host or its pools, sendFenced reports, and calls
-// send again. If that report fails or lacks the pools, the operation must wait.
+// sendFenced calls send to send a change, unless this host is fenced. If the registry was just
+// started and first needs a report of this host or its pools, sendFenced reports, and calls send
+// again. If the report fails or lacks the pools, the returned error makes the operation wait.
 func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	if err := u.Admit(); err != nil {
 		return waiting(err)
@@ -54,8 +55,7 @@ func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	return err
 }
 
-// waiting returns err as an error that makes the operation wait for the registry. When the host is
-// back, the operation checks whether it may continue.
+// waiting turns err into an error that makes the operation wait for the registry.
 func waiting(err error) error {
 	return api.Errorf(api.CodeRegistryUnavailable, "%v", err)
 }

@@ -90,8 +90,8 @@ func OpenState(dir string) (*State, error) {
 	return s, err
 }
 
-// EverRegistered reports whether a registry has ever answered the host with its state in this
-// directory. Such a registry knows the host's id.
+// EverRegistered reports whether a registry has ever answered a daemon with its state in this
+// directory. That registry knows the host's id.
 func EverRegistered(dir string) (bool, error) {
 	s := &State{dir: dir}
 	for _, path := range []string{s.path(), s.viewPath()} {

@@ -17,11 +17,12 @@ const (
 	answerRetryMax = 5 * time.Second
 )
 
-// Perform makes a task's call.
+// Perform makes the API call of a task.
 type Perform func(ctx context.Context, t api.Task) api.TaskAnswer
 
-// RunTasks fetches and answers the registry's tasks for this host, until ctx ends. The registry
-// sends a task without an answer again, and the daemon then finds the task's call in the journal.
+// RunTasks fetches and answers the registry's tasks for this host, until ctx ends. If the registry
+// has no answer to a task, it sends the task again; the daemon then finds the task's call in the
+// journal.
 func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -72,7 +72,7 @@ func New(cfg Config) (*Uplink, error) {
 	return u, nil
 }
 
-// String returns the name of the daemon's task.
+// String returns the uplink's name for messages of the daemon.
 func (u *Uplink) String() string { return "registry uplink" }
 
 // Ready returns a channel that is closed after the first attempt to report, even if that failed: a
@@ -101,7 +101,8 @@ func (u *Uplink) knownHost() (api.Host, bool) {
 	return u.host, u.host.ID != ""
 }
 
-// Token returns the fencing token of this host's changes: its id and its present epoch, or 0.
+// Token returns the fencing token of this host's changes: its id and its present epoch (0 if
+// none).
 func (u *Uplink) Token() (hostID string, epoch int64) {
 	return u.cfg.HostID, u.state.Epoch()
 }
