@@ -18,7 +18,7 @@ import (
 )
 
 // Adopt makes a volume of an existing unused image of the given format. The image stays unchanged
-// and in place. A repeated request gets the same answer.
+// and in place.
 func (m *Manager) Adopt(ctx context.Context, opID string, in api.VolumeAdopt) (api.Volume, error) {
 	st, err := m.perform(ctx, request.Request{
 		OpID: opID, Kind: kindAdopt, Body: in,
@@ -96,8 +96,8 @@ func (m *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 	return l, m.env.Images.CheckFits(ctx, l, info)
 }
 
-// checkFree refuses an image that belongs to a volume or a migration of this host, by any path. It
-// also refuses an image with such a base image.
+// checkFree refuses an image if a volume or a migration of this host has the image, or one of its
+// base images, by any path.
 func (m *Manager) checkFree(ctx context.Context, l api.Location) error {
 	look, err := m.env.Claims.Look(ctx)
 	if err != nil {
@@ -117,8 +117,8 @@ func (m *Manager) checkFree(ctx context.Context, l api.Location) error {
 	return taken("its base image "+base, holder)
 }
 
-// checkAdoptable refuses an image in use. It refuses a domain's disk, which must be adopted with
-// its instance, because only an attachment excludes a second writer.
+// checkAdoptable refuses an image in use. The image of a domain's disk must be adopted with its
+// instance, because only an attachment excludes a second writer.
 func (m *Manager) checkAdoptable(ctx context.Context, name, path string) error {
 	err := m.env.checkUnused(ctx, path, "cannot adopt volume "+name)
 	var used *api.Error

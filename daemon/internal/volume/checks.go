@@ -32,7 +32,7 @@ func cannotTell(path string, why error) *api.Error {
 }
 
 // inPool returns the image at a location in a pool, or nil if there is none. A missing or inactive
-// pool is an error, because its content is unknown. Errors are typed for the runner.
+// pool is an error, because its content is unknown.
 func (e *env) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, error) {
 	pools, err := e.Pools.Pools(ctx)
 	if err != nil {
@@ -55,14 +55,14 @@ func (e *env) checkUnused(ctx context.Context, path, verdict string) error {
 	return e.checkHeld(ctx, path, verdict)
 }
 
-// checkNamed refuses an image that a domain of this host names. It ignores the domain with the id
-// may.
-func (e *env) checkNamed(ctx context.Context, path, may, verdict string) error {
+// checkNamed refuses an image that a domain of this host names, except the domain with the id
+// allowedID.
+func (e *env) checkNamed(ctx context.Context, path, allowedID, verdict string) error {
 	doms, err := e.Guests.Domains(ctx)
 	if err != nil {
 		return request.HV(err)
 	}
-	doms = slices.DeleteFunc(doms, func(d hv.Domain) bool { return may != "" && d.ID == may })
+	doms = slices.DeleteFunc(doms, func(d hv.Domain) bool { return allowedID != "" && d.ID == allowedID })
 	domain, target, err := location.DiskOf(doms, path)
 	switch {
 	case err != nil:
@@ -81,8 +81,9 @@ func (e *env) checkRecorded(ctx context.Context, vol api.Volume, verdict string)
 	return image.Prefixed(verdict, e.Recorded(ctx, vol))
 }
 
-// checkLeft refuses to delete a volume while a domain of this host names its released source: the
-// guest may use the source again, and only the volume has the writes made before that.
+// checkLeft refuses to delete a volume while a domain of this host names an image that the volume
+// has left in a move (a released source): the guest may write there again, and only the volume has
+// the writes made before that.
 func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
 	if e.Left == nil {
 		return nil
@@ -108,8 +109,8 @@ func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
 	return nil
 }
 
-// checkNoClone refuses to delete an image if this host sees a linked clone over it. Such a clone
-// need not be a volume or have a guest.
+// checkNoClone refuses to delete an image if this host sees a linked clone over it, even if the
+// clone is no volume.
 func (e *env) checkNoClone(ctx context.Context, path, verdict string) error {
 	pools, err := e.Pools.Pools(ctx)
 	if err != nil {

@@ -17,8 +17,7 @@ import (
 
 const defaultType = "default"
 
-// Create makes an empty volume in a pool of this host and returns it when it is usable. A repeated
-// request gets the same answer.
+// Create makes an empty volume in a pool of this host and returns it when it is usable.
 func (m *Manager) Create(ctx context.Context, opID string, in api.VolumeCreate) (api.Volume, error) {
 	st, err := m.perform(ctx, request.Request{
 		OpID: opID, Kind: kindCreate, Body: in,

@@ -19,9 +19,8 @@ import (
 )
 
 // Delete deletes an unused volume and its image, and returns the volume as it was. It keeps a
-// block device outside pools. ref is the volume's id, name, or the beginning of its id. With force
-// it also deletes a volume with incomplete bytes (creating, deleting, error), but never an
-// attached or moving volume. A repeated request gets the same answer.
+// block device outside pools. With force it also deletes a volume with incomplete bytes (creating,
+// deleting, error), but never an attached or moving volume.
 func (m *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api.VolumeRegister, error) {
 	body := any(ref)
 	if force {
@@ -46,9 +45,9 @@ type forcedDeleteBody struct {
 	Force  bool   `json:"force"`
 }
 
-// endParkedOps continues each op on the volume that waits for the operator, and waits for its end,
-// before the deletion begins. It returns an error if an op still cannot end. gone is true if one
-// of the ops was a deletion and has now succeeded.
+// endParkedOps continues each of the volume's ops that wait for the operator, and waits for its
+// end, before the deletion begins. It returns an error if an op still cannot end. gone is true if
+// one of the ops was a deletion and has now succeeded.
 func (m *Manager) endParkedOps(ctx context.Context, opID, ref string) (was api.VolumeRegister, gone bool, err error) {
 	known, err := request.Known(ctx, m.admission.Runner, opID)
 	if known || err != nil {
@@ -173,7 +172,7 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, id string) err
 	return nil
 }
 
-// checkIdle refuses a volume that the registry has as in use. The claim of the volume repeats this
+// checkIdle refuses a volume that is in use according to the registry. stepClaim repeats this
 // check.
 func checkIdle(vol api.Volume, force bool) error {
 	cannot := func(code api.Code, format string, args ...any) *api.Error {

@@ -12,8 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Image returns this host's view of a volume's image. ref is the volume's id, its name, or the
-// beginning of its id.
+// Image returns this host's view of a volume's image.
 func (m *Manager) Image(ctx context.Context, ref string) (api.VolumeImage, error) {
 	v, err := m.env.Registry.Volume(ctx, ref)
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 // `qemu-img resize` or an extended logical volume causes no event.
 const looksEvery = 30 * time.Second
 
-// Run reads the images of this host's volumes at intervals, until ctx ends. The registry then
-// stores the sizes of grown images, and missing identities of devices.
+// Run reads the images of this host's volumes at intervals, until ctx ends. It reports the sizes
+// of grown images, and missing identities of devices, to the registry.
 func (m *Manager) Run(ctx context.Context) error {
 	tick := time.NewTicker(looksEvery)
 	defer tick.Stop()
@@ -70,8 +70,8 @@ func (m *Manager) lookAtOne(ctx context.Context, v *api.Volume, warned map[strin
 }
 
 // lookAt reads a volume's image, and has the registry store its size and identity. It returns an
-// error if the image is smaller than the volume, or not the volume's. It ignores a missing or
-// unreadable image.
+// error if the image is smaller than the volume, or not the volume's image. It ignores a missing
+// or unreadable image.
 func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 	info, err := m.env.Images.Inspect(ctx, v.Location)
 	if err != nil {

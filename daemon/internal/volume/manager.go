@@ -20,7 +20,9 @@ type Config struct {
 	SharedPools []string
 }
 
-// Manager creates, adopts, resizes and deletes volumes. It is safe for concurrent use.
+// Manager creates, adopts, resizes and deletes volumes. ref is a volume's id, name, or the
+// beginning of its id. A repeated request gets the same answer. A Manager is safe for concurrent
+// use.
 type Manager struct {
 	rules     location.Rules
 	shared    []string
@@ -30,8 +32,8 @@ type Manager struct {
 	log       *slog.Logger
 }
 
-// New returns a manager and registers its plans with the runner. journal is the runner's journal.
-// host returns this host's id once the registry has sent it.
+// New returns a manager and registers its plans with the runner. host returns this host's id once
+// the registry has sent it.
 func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host func(context.Context) (id string, err error), log *slog.Logger) *Manager {
 	m := &Manager{
 		rules:  cfg.Rules,

@@ -44,7 +44,7 @@ type Registry interface {
 	IdentifyVolume(ctx context.Context, opID, ref string, in api.VolumeIdentify) (api.Volume, error)
 }
 
-// Changes changes the state of a volume at the registry. It promises the same as Registry.
+// Changes changes the state of a volume at the registry. Op ids and errors are as in Registry.
 type Changes interface {
 	RegisterVolume(ctx context.Context, opID string, in api.VolumeRegister) (api.Volume, error)
 	TransitionVolume(ctx context.Context, opID, id string, t api.VolumeTransition) (api.Volume, error)

@@ -15,9 +15,8 @@ import (
 )
 
 // Resize makes a volume larger. The volume may be unattached, at an instance that is off, or at a
-// running guest, which sees the new size at once. It returns the volume when image, guest and
-// registry have the size; they may have it before. ref is the volume's id, name, or the beginning
-// of its id. A repeated request gets the same answer.
+// running guest, which sees the new size at once. Resize returns the volume when image, guest and
+// registry have the size.
 func (m *Manager) Resize(ctx context.Context, opID, ref string, asked api.VolumeResize) (api.Volume, error) {
 	_, err := m.admission.Submit(ctx, request.Request{
 		OpID: opID, Kind: kindResize, Body: resizeBody{ref, asked},

@@ -39,7 +39,7 @@ func (in *resizeInput) checkVolume(vol api.Volume) error {
 }
 
 // checkHolder refuses a volume if its instance contradicts the registry, or if its disk cannot
-// grow. Errors are typed for the runner.
+// grow.
 func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) error {
 	if err := request.AtHome(in.verdict(), dom); err != nil {
 		return err
@@ -95,8 +95,8 @@ func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 	return nil
 }
 
-// isOn reports whether a disk is exactly the volume, with its old size. After an unfinished op the
-// disk may have a larger part of the image.
+// isOn reports whether a disk is exactly the volume, with its old size. After an interrupted
+// resize the disk may have a larger part of the image.
 func (in *resizeInput) isOn(disk *hv.Disk) bool {
 	return location.HasVolume(disk, in.part().on(disk), disk.Top().Type == hv.SourceBlock)
 }

@@ -22,8 +22,7 @@ func (e *env) inspect(ctx context.Context, in *resizeInput) (image.Info, error) 
 	return info, err
 }
 
-// checkGrowth refuses a filesystem without space for all added bytes: a guest that fills its disk
-// must not find the filesystem full.
+// checkGrowth refuses a filesystem without space for all added bytes.
 func (e *env) checkGrowth(in *resizeInput, addedBytes int64) error {
 	dir := filepath.Dir(in.Location.Path)
 	if err := e.Files.CheckFileBytes(in.Location.Path, in.SizeBytes); err != nil {

@@ -14,10 +14,9 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// A beginning is the part of a volume that is only the beginning of its image
-// (api.Location.IsSlice). A resize gives it more of the image. The image does not change: the
-// instance's definition and the registry have the part's size. QEMU cannot enlarge the part of a
-// running guest.
+// beginning resizes a volume that is only the first part of its image (api.Location.IsSlice): the
+// volume gets more of the image. The image does not change, only the size in the instance's
+// definition and in the registry. QEMU cannot enlarge the volume while its guest runs.
 type beginning struct{ in *resizeInput }
 
 func (b beginning) check(ctx context.Context, e *env, foundBytes int64) error {
@@ -67,7 +66,8 @@ func sliceOf(disk *hv.Disk, imageBytes int64) int64 {
 	return disk.Top().SliceBytes
 }
 
-// on permits the old size and, after an unfinished op, a larger part of the image.
+// on returns the location with the old size or, if an interrupted resize gave the disk a larger
+// part of the image, with the disk's size.
 func (b beginning) on(disk *hv.Disk) api.Location {
 	l := b.in.Location
 	switch has := disk.Top().SliceBytes; {

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// A whole is the part of a volume that is its whole image. A resize makes the image larger.
+// whole resizes a volume that is its whole image: the image becomes larger.
 type whole struct{ in *resizeInput }
 
 func (w whole) check(ctx context.Context, e *env, foundBytes int64) error {

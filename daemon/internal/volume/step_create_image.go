@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// claimNote is the record about a new image. It is written when its place is seen to be empty, and
-// again when the image exists.
+// claimNote is an op's record about its new image. The op writes it when the image's place is seen
+// to be empty, and again when the image exists.
 type claimNote struct {
 	Ours bool `json:"ours"`
 	// Print is the fingerprint of the new image. It is empty until the fingerprint is known.
@@ -75,7 +75,7 @@ func (e *env) stepCreateImage() op.Step {
 }
 
 // noteMade records the pool's new image once QEMU can open it. If that fails, it deletes the
-// image, because no record would have its owner.
+// image, because no record would show that this op made it.
 func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, made *hv.PoolVolume) error {
 	var err error
 	if l.Format == api.FormatRaw && !made.Block && l.WholeBytes()%image.MaxAlignBytes != 0 {
@@ -94,8 +94,8 @@ func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, made *hv.
 	return errors.Join(err, e.Pools.DeleteVolume(context.WithoutCancel(ctx), l.Pool, l.Name))
 }
 
-// isMade reports whether this op is known to have made the image found in the pool. The journal's
-// fingerprint shows that or, without a fingerprint, the pool's record.
+// isMade reports whether this op is known to have made the image found in the pool: by the image's
+// fingerprint in the journal or, without a fingerprint, by the op id in the pool's record.
 func (e *env) isMade(ctx context.Context, opID string, found *hv.PoolVolume, note claimNote) (bool, error) {
 	if !note.Ours {
 		return false, nil
@@ -134,7 +134,7 @@ func (e *env) notOurs(ctx context.Context, r *op.Run, why *api.Error) error {
 	return why
 }
 
-// removeMade deletes the op's image, and no other image at its place.
+// removeMade deletes the image that the op made, and no other image at its place.
 func (e *env) removeMade(ctx context.Context, opID string, in *input, note claimNote) error {
 	l := in.Volume.Location
 	if mine, err := e.hasPlace(ctx, in, api.VolumeCreating); err != nil || !mine {

@@ -119,7 +119,7 @@ func (e *env) stepClaim() op.Step {
 	return step("claim", do, undo, observe)
 }
 
-// stepForget deletes the volume at the registry. Its name and place become free.
+// stepForget deletes the volume at the registry.
 func (e *env) stepForget() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		return e.forget(ctx, r.OpID()+".forget", in)

@@ -16,7 +16,8 @@ import (
 )
 
 // stepReserve reserves the volume, so that no host may attach, move or delete it. It has no
-// Observe, because a fence may end the reservation at once; stepGrow detects that.
+// Observe, because a fence may end the reservation right after the observation; stepGrow checks
+// the reservation.
 func (e *env) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
 		_, err := e.Changes.BeginResize(ctx, r.OpID()+"."+stepNameReserve, in.VolumeID, api.VolumeResizeBegin{
@@ -169,7 +170,7 @@ func (e *env) makeLast(ctx context.Context, in *resizeInput) error {
 }
 
 // reserved returns the volume. held is true if the volume is reserved for this op. The volume is
-// zero if it is no longer this host's. Errors are typed for the runner.
+// zero if it is no longer this host's.
 func (e *env) reserved(ctx context.Context, r *op.Run, in *resizeInput) (vol api.Volume, held bool, err error) {
 	vol, err = e.Registry.Volume(ctx, in.VolumeID)
 	if request.Lost(err) {

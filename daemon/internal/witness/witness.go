@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// Kernel has the hypervisor's calls that this package makes. About an image at an address the
-// hypervisor asks QEMU.
+// Kernel has the hypervisor's calls that this package makes. For an image with a network address
+// the hypervisor asks QEMU instead of the kernel.
 type Kernel interface {
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
@@ -35,7 +35,7 @@ type Held struct {
 }
 
 // Look asks the kernel how a domain's process has the image at path open. A missing file is not
-// open. name is the instance's name, for the error. Errors are typed for the runner.
+// open. Errors are typed for the runner.
 func Look(ctx context.Context, k Kernel, id, name, path string) (Held, error) {
 	all, err := LookAt(ctx, k, id, name, path)
 	if err != nil {
@@ -75,8 +75,8 @@ func LookAt(ctx context.Context, k Kernel, id, name string, paths ...string) ([]
 	return all, nil
 }
 
-// Clients counts how often the processes of domains have the image at an address open. Each is one
-// client of the image's server.
+// Clients counts how often the processes of domains have the image at a network address open. Each
+// time is one client of the image's server.
 func Clients(ctx context.Context, k Kernel, address string, ids ...string) (n int, err error) {
 	for _, id := range ids {
 		files, err := k.OpenFiles(ctx, id, address)
@@ -92,13 +92,13 @@ func Clients(ctx context.Context, k Kernel, address string, ids ...string) (n in
 	return n, nil
 }
 
-// Retry limits for how long witnesses that disagree are asked again. libvirt takes a moment to
-// detect the death of a process, and QEMU to close an image.
+// Retry has the interval and the time limit for asking libvirt and the kernel again while they
+// disagree. libvirt takes a moment to detect the death of a process, and QEMU to close an image.
 type Retry struct {
 	Poll, Bound time.Duration
 }
 
-// Heard is what both witnesses answered at one moment.
+// Heard has the answers of both witnesses, libvirt and the kernel, at one moment.
 type Heard[V any] struct {
 	// View is the hypervisor's answer.
 	View V
@@ -109,9 +109,9 @@ type Heard[V any] struct {
 	Disagree error
 }
 
-// Agreed calls hear, which asks both witnesses, until they agree and no call is unfinished. It
-// returns the hypervisor's answer. If they do not agree in time, the outcome is unknown. Errors
-// are typed for the runner. name is the instance's name.
+// Agreed calls hear, which asks both witnesses, libvirt and the kernel, until they agree and no
+// call is unfinished. It returns libvirt's answer. If they do not agree in time, the outcome is
+// unknown. Errors are typed for the runner.
 func Agreed[V any](ctx context.Context, p Retry, name string, hear func(context.Context) (Heard[V], error)) (view V, err error) {
 	var h Heard[V]
 	agreed, err := retry.Poll(ctx, p.Poll, p.Bound, func() (_ bool, err error) {
