@@ -61,7 +61,7 @@ func (in AttachmentReserve) DiskAttachment() DiskAttachment {
 	return DiskAttachment{Mode: in.Mode, Device: in.Device}
 }
 
-// Reserve returns in with the mode and device of d.
+// Reserve returns a copy of the request in, with the mode and device of d.
 func (d DiskAttachment) Reserve(in AttachmentReserve) AttachmentReserve {
 	in.Mode, in.Device = d.Mode, d.Device
 	return in
@@ -149,8 +149,8 @@ type PolicyUpdate struct {
 	Enabled bool `json:"enabled"`
 }
 
-// CheckStart refuses to start a migration at the attachment if no host has its instance: no guest
-// can use the source then, and the volume moves like an unattached volume.
+// CheckStart refuses to start a migration at the attachment if no host has its instance. Such a
+// volume moves like an unattached volume, because no guest can use the source.
 func (a *Attachment) CheckStart() error {
 	if a.Host != "" {
 		return nil

@@ -16,8 +16,8 @@ type BaseImage struct {
 }
 
 // Backing lists the base images of a linked clone, top first; it is empty for another image. No
-// program writes to base images. In Go it is the text of its JSON, an array of BaseImage, so that
-// locations can be compared with ==.
+// program writes to base images. The Go type is the text of the JSON, an array of BaseImage, so
+// that locations can be compared with ==.
 type Backing string
 
 // NewBacking returns a Backing of base images, top first.
@@ -61,5 +61,5 @@ func (b *Backing) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Documented returns a value of the JSON type of a Backing.
+// Documented returns a value of the JSON type of a Backing, for the API's schema.
 func (Backing) Documented() any { return []BaseImage{} }

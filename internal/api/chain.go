@@ -2,7 +2,7 @@
 
 package api
 
-// ChainProblem describes a moving volume's disk with images changed by another program.
+// ChainProblem describes a moving volume's disk if another program has changed the disk's images.
 type ChainProblem struct {
 	Message string `json:"message"`
 	// Cure has the commands that solve the problem, in order. It is empty if Message has the

@@ -18,8 +18,8 @@ const (
 	MaxStopTimeout = time.Hour
 )
 
-// The methods of a migration: MethodSave with all guests paused, MethodLive while all guests
-// write.
+// The methods of a migration that pause all guests (MethodSave), or let all guests write
+// (MethodLive).
 const (
 	MethodAuto    = "auto"
 	MethodOverlay = "overlay"

@@ -8,7 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// CheckChains returns the doctor's check for moving disks with images changed by another program.
+// CheckChains returns the doctor's check for moving disks with images that another program has
+// changed.
 func CheckChains(problems []ChainProblem) Check {
 	check := Check{Name: "chains", Status: "ok", Message: "no instance is kept from starting: each definition names the newest image of its moving volumes"}
 	var guarded, others, advice []string

@@ -4,7 +4,7 @@ package api
 
 import "cmp"
 
-// CopyOptions configure the copy of a volume. Every layer passes them on as a whole.
+// CopyOptions configure the copy of a volume.
 type CopyOptions struct {
 	BandwidthBytesPerSecond int64 `json:"bandwidth_bytes_per_second,omitempty"`
 	// Verify is VerifyFull or VerifyNone; empty is the default of the request.
@@ -81,7 +81,7 @@ func (in MigrationUpdate) Check() error {
 	return checkPace(in.Pace)
 }
 
-// After returns the update that is equivalent to before followed by in.
+// After returns an update with the effect of two updates: first before, then in.
 func (in MigrationUpdate) After(before MigrationUpdate) MigrationUpdate {
 	if in.BandwidthBytesPerSecond == nil {
 		in.BandwidthBytesPerSecond = before.BandwidthBytesPerSecond
@@ -106,8 +106,7 @@ func checkBandwidth(b int64) error {
 	return nil
 }
 
-// CopyOptions returns the copy options of m. They are not embedded, since the JSON has another
-// order.
+// CopyOptions returns the copy options of m.
 func (m *Migration) CopyOptions() CopyOptions {
 	return CopyOptions{BandwidthBytesPerSecond: m.BandwidthBytesPerSecond, Verify: m.Verify, Pace: m.Pace}
 }

@@ -157,7 +157,7 @@ const DetailCure = "cure"
 // CureSeparator separates the commands of DetailCure.
 const CureSeparator = ", then "
 
-// Error is the error of an API answer. Message is a whole sentence: the thing, its fault and, if
+// Error is the error of an API answer. Message is a whole sentence: the thing, its problem and, if
 // possible, the next action.
 type Error struct {
 	Code    Code           `json:"code"`

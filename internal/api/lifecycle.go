@@ -39,11 +39,11 @@ type InstanceUnshelve struct {
 
 const startSuffix = ".start"
 
-// StartOp returns the id of the op that starts an instance after the op unshelve. The op exists as
-// soon as unshelve is done.
+// StartOp returns the id of the op that starts an instance after the op with the id unshelve. The
+// op exists as soon as that unshelve is done.
 func StartOp(unshelve string) string { return unshelve + startSuffix }
 
-// AskedOp returns the id of the requested op: the unshelve if op is an id of StartOp, else op.
+// AskedOp returns the id of the requested op: the unshelve's if op is an id from StartOp, else op.
 func AskedOp(op string) string { return strings.TrimSuffix(op, startSuffix) }
 
 // InstanceLock makes Volferry refuse all changes of an instance until it is unlocked (POST
@@ -140,31 +140,33 @@ type SavedInstance struct {
 // Only the registry makes the calls below, in a move with all guests paused. The answer is 202 and
 // an op with the Idempotency-Key as its id. GET /v1/ops/{op} returns the op's end: done, undone
 // (nothing was changed) or needs_operator. A refusal with a status below 500 also means that
-// nothing was changed. The first try of a call has the id given below, with M the migration and I
-// the instance; the n-th try has the suffix "." and n.
+// nothing was changed. The first try of a call has the op id given below; the n-th try has the
+// suffix "." and n.
 
 // InstanceSuspend makes a host suspend an instance for a migration and guard it against a start
-// (POST /v1/instances/{instance}/suspend, id M.suspend.I). All guests of the migration are
-// suspended before any is saved. POST /v1/instances/{instance}/check-save (id M.check.I) makes
-// every check and changes nothing: 200 means that the instance can be suspended and saved.
+// (POST /v1/instances/{instance}/suspend, op id MIGRATION.suspend.INSTANCE). All guests of the
+// migration are suspended before any is saved. POST /v1/instances/{instance}/check-save (op id
+// MIGRATION.check.INSTANCE) makes every check and changes nothing: 200 means that the instance can
+// be suspended and saved.
 type InstanceSuspend struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 }
 
-// InstanceSave makes a host save a suspended instance (POST /v1/instances/{instance}/save, id
-// M.save.I). The RAM is written to a file; afterwards no process has the volume open. An instance
-// that is off stays off. The instance is guarded until its resume.
+// InstanceSave makes a host save a suspended instance (POST /v1/instances/{instance}/save, op id
+// MIGRATION.save.INSTANCE). The RAM is written to a file; afterwards no process has the volume
+// open. An instance that is off stays off. Until InstanceResume the instance cannot be started.
 type InstanceSave struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 }
 
 // InstanceRestore makes a host restore a saved instance with the volume at Location (POST
-// /v1/instances/{instance}/restore, id M.restore.I if Location is the destination and M.back.I if
-// it is the source). The guest stays paused, guarded and with its save image until InstanceResume.
-// If the instance was off, the host only checks that it still is. With DiscardMemory (id
-// M.discard.I) the host discards the RAM instead, and the instance is off.
+// /v1/instances/{instance}/restore, op id MIGRATION.restore.INSTANCE if Location is the
+// destination and MIGRATION.back.INSTANCE if it is the source). Until InstanceResume the guest
+// stays paused, and keeps its guard and save image. If the instance was off, the host only checks
+// that it still is. With DiscardMemory (op id MIGRATION.discard.INSTANCE) the host discards the
+// RAM instead, and the instance is off.
 type InstanceRestore struct {
 	MigrationID   string   `json:"migration_id"`
 	VolumeID      string   `json:"volume_id"`
@@ -173,8 +175,8 @@ type InstanceRestore struct {
 }
 
 // InstanceResume returns an instance to its state before InstanceSuspend: running, paused or off
-// (POST /v1/instances/{instance}/resume, id M.resume.I). The save image and the guard are removed
-// before the guest runs.
+// (POST /v1/instances/{instance}/resume, op id MIGRATION.resume.INSTANCE). The save image and the
+// guard are removed before the guest runs.
 type InstanceResume struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`
@@ -208,9 +210,10 @@ type PauseEnd struct {
 }
 
 // CopySaved makes a host copy a volume while every guest that has it is saved (POST
-// /v1/migrations/{migration}/copy-saved, id M.copy). The host creates Dst, copies, makes the copy
-// durable, and verifies it as requested (empty Verify is full). If Dst is to be created in a pool,
-// it has no path; Op.Location has the path. Progress is reported under the migration's id.
+// /v1/migrations/{migration}/copy-saved, op id MIGRATION.copy). The host creates Dst, copies,
+// makes the copy durable, and verifies it as requested (empty Verify is full). If Dst is to be
+// created in a pool, it has no path; Op.Location has the path. Progress is reported under the
+// migration's id.
 type CopySaved struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`
@@ -221,10 +224,11 @@ type CopySaved struct {
 	Overwrite   bool `json:"overwrite,omitempty"`
 }
 
-// DropSaved makes the host of a copy remove one end of the copy (POST
-// /v1/migrations/{migration}/drop-saved). DropDst (id M.drop) removes the image that copy-saved
-// created, and stops a running copy. DropSrc (id M.delete) removes the source after the volume has
-// moved for good. Location is the registry's location of that end; the host removes nothing else.
+// DropSaved makes the host that copies remove the destination or the source (POST
+// /v1/migrations/{migration}/drop-saved). DropDst (op id MIGRATION.drop) removes the image that
+// copy-saved created, and stops a running copy. DropSrc (op id MIGRATION.delete) removes the
+// source after the volume has moved for good. Location is the image's location in the registry;
+// the host removes nothing else.
 type DropSaved struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`

@@ -2,7 +2,7 @@
 
 package api
 
-// LiveOutcome is the result of an op of a move while all guests write: Op.Live.
+// LiveOutcome is the result of a host's op of a move while all guests write (Op.Live).
 type LiveOutcome struct {
 	// CopiedBytes were copied in Seconds, verification included.
 	CopiedBytes int64   `json:"copied_bytes"`

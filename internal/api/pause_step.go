@@ -16,11 +16,11 @@ type PauseStep struct {
 	TookMS   int64     `json:"took_ms,omitempty"`
 }
 
-// PauseRestored is the Reached of an instance that runs again.
+// PauseRestored is the value of Reached when an instance runs again.
 const PauseRestored = "restored"
 
-// StoodStill returns the longest time that a guest was paused in the last pause of these steps, as
-// the registry saw it. It is 0 if that pause has not ended.
+// StoodStill returns how long the guests were paused in the last pause of these steps, until the
+// last guest ran again, as the registry saw it. It is 0 if that pause has not ended.
 func StoodStill(steps []PauseStep) time.Duration {
 	var began, ended time.Time
 	for _, s := range steps {

@@ -3,8 +3,8 @@
 package api
 
 // OneShared returns the first active pool, or else the first, of the pools with one name on
-// several hosts. It returns false unless all are shared and have the same path: only then are they
-// one pool.
+// several hosts. It returns false if they are different pools: if one is not shared, or has
+// another path.
 func OneShared(pools []Pool) (Pool, bool) {
 	var one Pool
 	for i, p := range pools {

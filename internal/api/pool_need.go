@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Details of DrainVolume.Error for a volume outside the pool that needs an image below the pool's
-// path: the path of a base image, or of the volume's own image.
+// Details of DrainVolume.Error for a volume that is outside the pool, but needs an image below the
+// pool's path: the path of a base image, or of the volume's own image.
 const (
 	DetailBaseImage  = "base_image"
 	DetailImageBelow = "image_below"

@@ -12,9 +12,9 @@ import (
 // MaxPoolUses limits the uses of a pool that a host reports.
 const MaxPoolUses = 64
 
-// PoolUse is a file below a pool's path, such as NVRAM or the image of a CD-ROM, that a domain,
-// adopted or not, needs to start and that is no attached volume. Or it is the image of a volume
-// outside the pool, with a path that leads below the pool's path by a symbolic link.
+// PoolUse is a file below a pool's path that is no attached volume, and that a domain, adopted or
+// not, needs for its start, such as NVRAM or the image of a CD-ROM. Or it is the image of a volume
+// outside the pool, with a path that leads into the pool by a symbolic link.
 type PoolUse struct {
 	Host   string `json:"host,omitempty"`
 	Domain string `json:"domain,omitempty"`
@@ -46,7 +46,7 @@ func (u *PoolUse) Text() string {
 	return fmt.Sprintf("domain %s%s has %s as its %s", u.Domain, host, u.Path, u.What)
 }
 
-// Compare orders uses by all their fields, first the host.
+// Compare orders uses by all their fields, beginning with the host.
 func (u PoolUse) Compare(other PoolUse) int {
 	return cmp.Or(cmp.Compare(u.Host, other.Host), cmp.Compare(u.Domain, other.Domain), cmp.Compare(u.Volume, other.Volume),
 		cmp.Compare(u.Path, other.Path), cmp.Compare(u.What, other.What), cmp.Compare(u.Unknown, other.Unknown))

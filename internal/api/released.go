@@ -12,7 +12,7 @@ import (
 // MayHaveMore reports whether the source may have data that its volume lacks.
 func (r *ReleasedSource) MayHaveMore() bool { return r.Written || r.RunBy != "" }
 
-// Difference describes a source that MayHaveMore: both images, and why they differ.
+// Difference describes a source if MayHaveMore is true: both images, and why they differ.
 func (r *ReleasedSource) Difference() string {
 	left := fmt.Sprintf("%s, which volume %s has left by migration %s", r.Location.Path, r.VolumeName, r.MigrationID)
 	if r.Unrecorded {
@@ -31,7 +31,7 @@ func orUnknown(path string) string {
 	return path
 }
 
-// WayOut returns, in lines, what an operator can do about a source that MayHaveMore.
+// WayOut returns, in lines, what an operator can do about a source if MayHaveMore is true.
 func (r *ReleasedSource) WayOut() string {
 	howTo := "docs/how-to/recover.md (A guest on another image than its volume)"
 	if r.Unrecorded {

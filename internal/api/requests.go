@@ -36,8 +36,8 @@ type VolumeAdopt struct {
 }
 
 // VolumeUpdate changes the fields that are not nil. With Identity the operator asserts that the
-// device with this Location.Identity is the volume now; empty means the device at the volume's
-// path.
+// device with this Location.Identity is the volume now; an empty Identity means the device at the
+// volume's path.
 type VolumeUpdate struct {
 	Name     *string `json:"name,omitempty"`
 	Bootable *bool   `json:"bootable,omitempty"`
@@ -77,8 +77,8 @@ type VolumeResize struct {
 // MigrationTarget is the destination of a move and its options: the body of migration:start and of
 // a volume's migrate. Exactly one of ToPool and ToPath is set. An empty ToFormat keeps the format,
 // an empty Method is "auto", and an empty Verify is "full" ("none" for a mirror). Only a volume's
-// migrate has the method "live": the registry makes the hosts move the volume while all its guests
-// write.
+// migrate accepts the method "live": the registry makes the hosts move the volume while all its
+// guests write.
 type MigrationTarget struct {
 	ToPool string `json:"to_pool,omitempty"`
 	ToPath string `json:"to_path,omitempty"`
@@ -131,13 +131,10 @@ type MigrationComplete struct {
 
 // HostReport is a daemon's report of its host to the registry, at its start and then every few
 // seconds. A nil list leaves the registry's list unchanged; Migrations are the host's open
-// migrations.
-//
-// Epoch is the last epoch that the host got, 0 if none. If it is older than the registry's, the
-// error is stale_epoch. Mark is the newest mark that the host got.
-//
-// Digest, if not "", is the Host.ReportDigest of the answer to an earlier report: version, boot
-// id, pools and instances are the same as in that report, and are left out.
+// migrations. Epoch is the last epoch that the host got, 0 if none. If it is older than the
+// registry's, the error is stale_epoch. Mark is the newest mark that the host got. Digest, if not
+// "", is the Host.ReportDigest of the answer to an earlier report: version, boot id, pools and
+// instances are unchanged since that report, and are left out.
 type HostReport struct {
 	ID         string           `json:"id"`
 	Name       string           `json:"name"`
@@ -204,7 +201,7 @@ func (d *AdoptedDisk) DiskAttachment() DiskAttachment {
 	return DiskAttachment{Mode: d.Mode, Device: d.Device, BootIndex: d.BootIndex}
 }
 
-// Attachment returns the attachment that the registration in creates for disk d.
+// Attachment returns the attachment that the registry creates for disk d.
 func (d *AdoptedDisk) Attachment(in *InstanceRegister) Attachment {
 	return Attachment{
 		ID: d.AttachmentID, VolumeID: d.VolumeID, InstanceID: in.ID, Host: in.Host,
@@ -254,8 +251,8 @@ type VolumeGrow struct {
 }
 
 // VolumeIdentify reports the Location.Identity of a volume's device at Path (POST
-// /v1/volumes/{volume}/identify at the registry). The registry stores it if it has none yet. If
-// the volume has another path or identity, the error is CodeConflict.
+// /v1/volumes/{volume}/identify at the registry). The registry stores the identity if the volume
+// has none yet. If the volume has another path or identity, the error is CodeConflict.
 type VolumeIdentify struct {
 	Path     string `json:"path"`
 	Identity string `json:"identity"`
@@ -288,7 +285,7 @@ type VolumeResizeBegin struct {
 }
 
 // VolumeResizeEnd unlocks a volume after a resize (POST /v1/volumes/{volume}/resize:end at the
-// registry). SizeBytes is the found size of the image, 0 if nothing was done.
+// registry). SizeBytes is the size of the image after the resize, 0 if nothing was done.
 type VolumeResizeEnd struct {
 	Host      string `json:"host"`
 	Epoch     int64  `json:"epoch"`

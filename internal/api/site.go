@@ -44,7 +44,7 @@ type HostFence struct {
 }
 
 // HostRejoin is sent by a fenced host once it has released everything that it lost (POST
-// /v1/hosts/{host}/rejoin). Epoch is the detail "epoch" of stale_epoch.
+// /v1/hosts/{host}/rejoin). Epoch is from the detail "epoch" of the error stale_epoch.
 type HostRejoin struct {
 	Epoch int64 `json:"epoch"`
 }

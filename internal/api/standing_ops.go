@@ -9,7 +9,7 @@ import (
 )
 
 // Standing reports whether an op waits for an operator and belongs to no migration. CheckMoves
-// reports the migrations.
+// reports migrations.
 func (o *Op) Standing() bool { return o.State == OpNeedsOperator && o.MigrationID == "" }
 
 // WayOut returns the commands or the advice that end an op that needs an operator.
@@ -17,7 +17,7 @@ func (o *Op) WayOut() string {
 	return cmp.Or(o.Next, "mend what the error says, then give the command again that began it (docs/how-to/recover.md)")
 }
 
-// CountStanding counts the standing ops.
+// CountStanding counts the Standing ops.
 func CountStanding(open []Op) (n int) {
 	for i := range open {
 		if open[i].Standing() {
@@ -27,7 +27,7 @@ func CountStanding(open []Op) (n int) {
 	return n
 }
 
-// CheckOps returns the check for standing ops, with the WayOut of each.
+// CheckOps returns the check for Standing ops, with the WayOut of each.
 func CheckOps(open []Op) Check {
 	check := Check{Name: "operations", Status: "ok", Message: "none waits for an operator"}
 	var lines, advice []string

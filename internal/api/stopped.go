@@ -27,8 +27,8 @@ func (m *Migration) Ref() string {
 	return m.ID
 }
 
-// CopyCommand returns the command that starts or continues the copy. A Composite migration then
-// goes on to its end.
+// CopyCommand returns the command that starts or continues the copy. A migration that goes on by
+// itself (Composite) then continues to its end.
 func (m *Migration) CopyCommand() string {
 	return shell.Line("volferryctl", "migration", "copy", m.Ref())
 }
@@ -43,8 +43,8 @@ func (m *Migration) CompleteCommand() string {
 }
 
 // Cures returns the commands for a stopped migration: again continues the move, or shows what an
-// operator must know first, and back cancels it. Back is empty if a cancel is not the first
-// choice.
+// operator must know first, and back cancels it. If a cancel is not the first choice, back is
+// empty.
 func (m *Migration) Cures() (again, back string) {
 	again, back = m.goOn(), m.cancelCommand()
 	switch m.State {
@@ -132,9 +132,9 @@ func (m *Migration) cancelCommand() string {
 	return shell.Line("volferryctl", "migration", "cancel", m.Ref())
 }
 
-// PausedGoal returns, for a move with all guests paused that needs an operator, the verb that
-// continues it and the location of its volume. While guests are being resumed, only the commands
-// in the error show the direction.
+// PausedGoal returns the verb that continues a move with all guests paused, if the move needs an
+// operator, and the location of its volume. While guests are being resumed, only the commands in
+// the error show whether the move completes or cancels.
 func (m *Migration) PausedGoal() (verb string, at Location) {
 	if m.Phase == string(MigrationCancelling) || strings.HasPrefix(m.KnownCure(), "volferryctl migration cancel ") {
 		return "cancel", m.Src
@@ -232,15 +232,14 @@ func CheckOverlays(open []Migration, unresumed ...string) Check {
 	return check
 }
 
-// resumeAdvice: after a refusal libvirt mistakes the guest's own leases for another guest's, and
-// refuses each `virsh resume`.
+// resumeAdvice does not suggest `virsh resume`: after a refusal libvirt mistakes the guest's own
+// leases for another guest's, and refuses again.
 const resumeAdvice = "end what libvirt names, mostly a guest of another host that has the lease of an image of this guest; this guest goes on by itself within seconds then, and volferryd has to run for that (systemctl start volferryd): virsh resume is refused also then"
 
 // ResumeAdvice returns the advice for a guest that libvirt does not resume.
 func (m *Migration) ResumeAdvice() string { return resumeAdvice }
 
 // WakeAdvice returns the advice for a guest that an I/O error has paused, or that is throttled.
-// GuestPaused has the advice for the overlay's storage.
 func (m *Migration) WakeAdvice() string {
 	const see = "see to the overlay's disk"
 	if m.State == MigrationStarted || m.State == MigrationCopying {

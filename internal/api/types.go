@@ -86,8 +86,8 @@ const (
 	InstanceError            InstanceState = "error"
 )
 
-// Standstill reports whether a guest in this state is halted without a pause. The registry treats
-// it as paused.
+// Standstill reports whether a guest in this state is halted although no program has paused it.
+// The registry treats it as paused.
 func (s InstanceState) Standstill() bool { return s == InstanceAsleep || s == InstanceCrashed }
 
 // OnShelf reports whether an instance in this state is on the registry's shelf.
@@ -126,9 +126,9 @@ const (
 type MigrationState string
 
 // The states of a migration. Completed, cancelled and error are final: error means that the start
-// failed and was undone completely. A copy or a complete that fails leaves the migration in its
-// state, with Error set; it may be tried again or cancelled. In needs_operator Volferry does
-// nothing until an operator acts.
+// failed and was undone completely. If the copy or the complete operation fails, the migration
+// keeps its state, with Error set, and may be tried again or cancelled. In needs_operator Volferry
+// does nothing until an operator acts.
 const (
 	MigrationStarting      MigrationState = "starting"
 	MigrationStarted       MigrationState = "started"
@@ -257,7 +257,7 @@ func (v *Volume) Unheld() bool {
 	return !slices.ContainsFunc(v.Attachments, func(a Attachment) bool { return a.Host != "" })
 }
 
-// Attachment is one volume at one instance. The names, for display, may be missing.
+// Attachment is one volume at one instance. The names are for display and may be missing.
 type Attachment struct {
 	ID           string `json:"id"`
 	VolumeID     string `json:"volume_id"`
@@ -336,7 +336,7 @@ func (i *Instance) Detached(volumeID string) *DetachedDisk {
 }
 
 // StallMS is how long the guest could not complete a write, in milliseconds, as the host measured
-// it. A value is nil if that phase has not begun, or there was no guest.
+// it. A value is nil if its phase of the move has not begun, or there was no guest.
 type StallMS struct {
 	Start  *float64 `json:"start"`
 	Switch *float64 `json:"switch"`

@@ -2,6 +2,6 @@
 
 package api
 
-// UnitFailed begins the systemd status of a daemon or registry that ended with an error. The error
-// follows.
+// UnitFailed is the beginning of the systemd status of a daemon or registry that ended with an
+// error. The error follows.
 const UnitFailed = "failed: "
