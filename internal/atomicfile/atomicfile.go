@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Write replaces the file at path by a file with this data and exactly this mode, regardless of
-// the umask. When it returns nil, content and name are on stable storage. After an error the file
-// is unchanged, or new if only the final sync of the directory failed. On a full disk Write uses
-// the directory's Reserve, if any.
+// Write replaces the file at path by a file with this data and exactly this mode. When it returns
+// nil, content and name are on stable storage. After an error the file is unchanged, or new if
+// only the final sync of the directory failed. On a full disk Write uses the directory's Reserve,
+// if any.
 func Write(path string, data []byte, mode os.FileMode) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {

@@ -92,14 +92,15 @@ func split(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 }
 
-// enter opens the directory called name in the directory in, after mkdir if that is not nil. For a
-// symbolic link that may be followed, it returns the target.
-func enter(in int, name string, mkdir func(in int, name string) error) (fd int, target string, err error) {
+// enter opens the directory with this name in the directory parent. If it is missing, and mkdir is
+// not nil, enter first calls mkdir. For a symbolic link that may be followed, it returns the
+// target.
+func enter(parent int, name string, mkdir func(parent int, name string) error) (fd int, target string, err error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err = unix.Openat(in, name, flags, 0)
+	fd, err = unix.Openat(parent, name, flags, 0)
 	if errors.Is(err, unix.ENOENT) && mkdir != nil {
-		if err = mkdir(in, name); err == nil {
-			fd, err = unix.Openat(in, name, flags, 0)
+		if err = mkdir(parent, name); err == nil {
+			fd, err = unix.Openat(parent, name, flags, 0)
 		}
 	}
 	if err != nil {
@@ -114,7 +115,7 @@ func enter(in int, name string, mkdir func(in int, name string) error) (fd int, 
 	case kind != unix.S_IFLNK:
 		err = unix.ENOTDIR
 	default:
-		target, err = follow(in, fd, name, st.Uid)
+		target, err = follow(parent, fd, name, st.Uid)
 	}
 	return -1, target, errors.Join(err, unix.Close(fd))
 }
@@ -175,11 +176,11 @@ func (d *Directory) Exists(name string) (bool, error) {
 	return true, nil
 }
 
-// Read returns the content of a regular file, of at most that many bytes, and its owner. If other
-// users can make files in the directory, Read refuses a file with several names: it could be their
-// hard link to a file that they may not read. The kernel refuses such links only with
+// Read returns the content of a regular file of at most limit bytes, and its owner. If other users
+// can make files in the directory, Read refuses a file with several names: it could be their hard
+// link to a file that they may not read. The kernel refuses such links only with
 // fs.protected_hardlinks.
-func (d *Directory) Read(name string, most int64) (data []byte, owner int, err error) {
+func (d *Directory) Read(name string, limit int64) (data []byte, owner int, err error) {
 	path := d.Path(name)
 	fd, err := unix.Openat(int(d.file.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ELOOP) {
@@ -202,12 +203,12 @@ func (d *Directory) Read(name string, most int64) (data []byte, owner int, err e
 			return nil, 0, err
 		}
 	}
-	data, err = io.ReadAll(io.LimitReader(f, most+1))
+	data, err = io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, 0, err
 	}
-	if int64(len(data)) > most {
-		return nil, 0, fmt.Errorf("read %s: it has more than %d bytes", path, most)
+	if int64(len(data)) > limit {
+		return nil, 0, fmt.Errorf("read %s: it has more than %d bytes", path, limit)
 	}
 	return data, int(st.Uid), nil
 }

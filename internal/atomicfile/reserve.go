@@ -13,13 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// releaseBytes is how much space is released at a time. On a full disk any process may take the
-// released space.
+// releaseBytes is how much of a Reserve is released at a time. On a full disk any process may take
+// the released space.
 const releaseBytes = 1 << 20
 
-// Reserve is a file that keeps space free for small files in its directory and below. If a guest
-// has filled the disk with its overlay, only operations can help the guest, and these must write a
-// few records.
+// Reserve is a file that keeps space free for small files in its directory and below. If a guest's
+// overlay has filled the disk, only operations can help the guest, and these must write records.
 type Reserve struct {
 	path  string
 	bytes int64
@@ -52,8 +51,8 @@ func (r *Reserve) Close() {
 	}
 }
 
-// Fill allocates the missing part of the reserve, if at least the reserve's full size is free
-// afterwards. It returns the present size of the reserve in bytes.
+// Fill allocates the missing part of the reserve, if the filesystem then still has the reserve's
+// full size free. It returns the present size of the reserve in bytes.
 func (r *Reserve) Fill() (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
