@@ -64,20 +64,20 @@ func As(host func() (hostID string, epoch int64)) Setting {
 	return func(c *Client) { c.as = host }
 }
 
-// ForCaller adds to every request with an op id the caller(op id) in api.CallerHeader, unless it
-// is empty.
+// ForCaller makes every request with an op id name its caller in api.CallerHeader. The function
+// returns the caller of an op id, or "" for none.
 func ForCaller(caller func(key string) string) Setting {
 	return func(c *Client) { c.caller = caller }
 }
 
-// DialedBy sets the function that connects to the address of an https:// target, for a process
-// without a network. The client does the TLS. dial returns errors like net.Dialer.
+// DialedBy sets the function that connects to the address of an https:// target, for a sandboxed
+// process without network access. The client does the TLS. dial returns errors like net.Dialer.
 func DialedBy(dial func(ctx context.Context, address string) (net.Conn, error)) Setting {
 	return func(c *Client) { c.dial = dial }
 }
 
-// OfRegistry makes a client of several URLs refuse every registry except the one with the id
-// known(). While that is "", the first registry that answers is accepted.
+// OfRegistry makes a client of several URLs refuse every registry except the registry with the id
+// that known returns. While known returns "", the first registry that answers is accepted.
 func OfRegistry(known func() string) Setting {
 	return func(c *Client) { c.known = known }
 }
@@ -159,7 +159,7 @@ func waitLonger(d time.Duration) Option { return func(c *call) { c.extraWait = d
 // Within replaces Timeout for this Do.
 func Within(d time.Duration) Option { return func(c *call) { c.within = d } }
 
-// Whole makes Do decode the whole document into out, for members such as stale and age_seconds.
+// Whole makes Do decode the whole answer into out, for members such as stale and age_seconds.
 func Whole() Option { return func(c *call) { c.whole = true } }
 
 // noun makes Do decode only this member of the answer. A newer program may add other members.
@@ -168,8 +168,8 @@ func noun(name string) Option { return func(c *call) { c.noun = name } }
 // nextOf makes Do set next to the cursor of a list's next page, "" if there is none.
 func nextOf(next *string) Option { return func(c *call) { c.next = next } }
 
-// Do sends in (nil for no body) and decodes the value under the answer's noun, or a document with
-// several nouns, into out (nil ignores it). Path may have a query.
+// Do sends in (nil for no body) and decodes the answer into out (nil ignores it): the answer's
+// only member, or the whole answer if it has several members. path may have a query.
 //
 // The error is an *api.Error, or wraps the error of ctx if ctx ended first. If the connection
 // broke after the request was sent, the error has the detail "maybe_done": true; the caller may
@@ -306,8 +306,8 @@ func decodeAnswer(method, path string, body []byte, out any, options call) error
 	return nil
 }
 
-// ClockAhead returns how far, at least, the server's clock was ahead of this one at its last
-// answer; negative if it was slow. It returns false before the first answer.
+// ClockAhead returns by how much, at least, the server's clock was ahead of this host's clock at
+// the last answer; the value is negative if it was slow. It returns false before the first answer.
 func (c *Client) ClockAhead() (time.Duration, bool) {
 	ahead := c.clock.ahead.Load()
 	if ahead == nil {
@@ -316,7 +316,8 @@ func (c *Client) ClockAhead() (time.Duration, bool) {
 	return *ahead, true
 }
 
-// checkNeeds is CheckPeer, but first asks an unknown server for its features.
+// checkNeeds makes the check of CheckPeer. If the server's features are unknown, it first requests
+// them.
 func (c *Client) checkNeeds(ctx context.Context, needs []string) error {
 	if len(needs) == 0 {
 		return nil

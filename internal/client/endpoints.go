@@ -15,7 +15,7 @@ type Endpoint struct {
 	Err error
 }
 
-// Endpoints returns the URLs of a client of several URLs, or nil.
+// Endpoints returns the client's URLs if it has several, or nil.
 func (c *Client) Endpoints() []Endpoint {
 	if c.failover == nil {
 		return nil
@@ -30,8 +30,8 @@ func (c *Client) Endpoints() []Endpoint {
 	return out
 }
 
-// ErrTwoRegistries is the error of an endpoint if another process answers there than at the
-// endpoint in use.
+// ErrTwoRegistries is the error of an endpoint if its process is not the process at the endpoint
+// in use.
 var ErrTwoRegistries = errors.New("another process of the same registry answers there at the same time")
 
 // Probe connects to each endpoint and identifies its registry. The endpoint in use does not

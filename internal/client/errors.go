@@ -24,23 +24,23 @@ func refused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
 }
 
-// sentError is the last error of a request that an earlier attempt has written: net/http repeats a
-// request with an Idempotency-Key if a kept connection breaks. The error does not show the outcome
-// of that attempt.
+// sentError is the error of a request's last attempt if an earlier attempt was sent: net/http
+// repeats a request with an Idempotency-Key if a kept connection breaks. The error does not show
+// the outcome of the earlier attempt.
 type sentError struct{ err error }
 
 func (e *sentError) Error() string { return e.err.Error() }
 func (e *sentError) Unwrap() error { return e.err }
 
-// wasSent returns err as a sentError if the request was written times times and err alone does not
-// show that.
-func wasSent(err error, times int) error {
+// wasSent returns err as a sentError if the request was sent and err alone does not show that.
+// written is how many times it was sent.
+func wasSent(err error, written int) error {
 	var (
 		op        *net.OpError
 		handshake *handshakeError
 	)
 	neverWritten := refused(err) || errors.Is(err, syscall.EACCES) || errors.As(err, &handshake) || errors.As(err, &op) && op.Op == "dial"
-	if err != nil && (times > 1 || times == 1 && neverWritten) {
+	if err != nil && (written > 1 || written == 1 && neverWritten) {
 		return &sentError{err}
 	}
 	return err

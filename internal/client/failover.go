@@ -64,8 +64,8 @@ func (f *failover) inUse() *session {
 	return f.current
 }
 
-// replace replaces s by a new session at a member, unless s is replaced already, and returns the
-// session in use.
+// replace replaces s by a new session with the member at index, unless s is replaced already, and
+// returns the session in use.
 func (f *failover) replace(s *session, index int) *session {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -216,7 +216,8 @@ func (s *session) roundTrip(r *http.Request) (resp *http.Response, written int, 
 	return resp, int(count.Load()), err
 }
 
-// check refuses a new connection to another registry, or to another process than the session's.
+// check refuses a new connection if another registry answers, or another process than the
+// session's.
 func (s *session) check(ctx context.Context, conn net.Conn) error {
 	id, process, err := s.member.identify(ctx, conn)
 	if err != nil {

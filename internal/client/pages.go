@@ -37,7 +37,7 @@ func FollowPages(ask func(after string) (next string, err error)) error {
 }
 
 // NextIn returns the cursor of a list's next page from the members of an answer: "" for the last
-// page, and for a program without pages.
+// page, or if the program does not divide lists into pages.
 func NextIn(members map[string]json.RawMessage) (next string, err error) {
 	value, there := members[routes.Next]
 	if !there {

@@ -23,7 +23,6 @@ type Registry struct {
 }
 
 // registryTimeout limits every request to the registry, which normally answers in milliseconds.
-// Ops that wait for the registry are woken when it is back.
 const registryTimeout = 10 * time.Second
 
 // NewRegistry returns a client of the registry at target, with the targets of New.
@@ -36,13 +35,13 @@ func NewRegistry(target string, settings ...Setting) (*Registry, error) {
 	return &Registry{Client: c}, nil
 }
 
-// ChangesThrough returns a client that passes every change to through. That function sends the
-// change by calling send: once, several times, or not at all.
+// ChangesThrough returns a client that makes each change with the function through. That function
+// sends the change by calling send: once, several times, or not at all.
 func (r *Registry) ChangesThrough(through func(ctx context.Context, send func() error) error) *Registry {
 	return &Registry{Client: r.Client, through: through}
 }
 
-// ask requests the route. refs are the references in its path.
+// ask makes the request of a route without a body. refs are the references in its path.
 func ask[Out any](ctx context.Context, r *Registry, route routes.Route[routes.None, Out], refs ...string) (out Out, err error) {
 	err = r.Do(ctx, route.Method, route.PathOf(refs...), nil, &out, noun(route.Noun))
 	return out, err
@@ -132,8 +131,8 @@ func (r *Registry) FenceHost(ctx context.Context, opID, ref string, in api.HostF
 	return change(ctx, r, routes.FenceHost, opID, in, ref)
 }
 
-// RejoinHost reports that a fenced host has released what it lost. It has no op id, since it may
-// be repeated.
+// RejoinHost reports that a fenced host has released its lost volumes. It has no op id, since it
+// may be repeated.
 func (r *Registry) RejoinHost(ctx context.Context, hostID string, in api.HostRejoin) (api.Host, error) {
 	return change(ctx, r, routes.RejoinHost, "", in, hostID)
 }
@@ -148,13 +147,13 @@ func (r *Registry) Pool(ctx context.Context, name, host string) (api.Pool, error
 	return ask(ctx, r, routes.ShowPool.With("host", host), name)
 }
 
-// Events returns at most 1000 events of the audit trail after since.
+// Events returns at most 1000 events of the audit trail after the event with the number since.
 func (r *Registry) Events(ctx context.Context, since int64) ([]api.Event, error) {
 	return ask(ctx, r, routes.ListEvents.With("since", strconv.FormatInt(since, 10)))
 }
 
-// FollowEvents yields the events of the audit trail after since and then new events, as Stream
-// does.
+// FollowEvents yields the events of the audit trail after the number since, and then new events,
+// as Stream does.
 func (r *Registry) FollowEvents(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
 	return r.Stream(ctx, routes.ListEvents.With("follow", "1").With("since", strconv.FormatInt(since, 10)).PathOf())
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Tasks returns the tasks of a host. It waits up to wait (whole seconds) for the first. Session
-// identifies a run of the daemon: a new run gets all unanswered tasks again.
+// Tasks returns the tasks of a host. It waits for the first task, at most for wait (whole
+// seconds). session identifies a run of the daemon: a new run gets all unanswered tasks again.
 func (r *Registry) Tasks(ctx context.Context, hostID, session string, wait time.Duration) ([]api.Task, error) {
 	route := routes.FetchTasks.With("session", session).With("wait_seconds", strconv.Itoa(int(wait/time.Second)))
 	var tasks []api.Task
@@ -20,8 +20,7 @@ func (r *Registry) Tasks(ctx context.Context, hostID, session string, wait time.
 	return tasks, err
 }
 
-// AnswerTask returns the daemon's answer to a task. It has no op id, since the first answer
-// counts.
+// AnswerTask sends the daemon's answer to a task. It has no op id, since the first answer counts.
 func (r *Registry) AnswerTask(ctx context.Context, hostID, taskID string, in api.TaskAnswer) error {
 	_, err := change(ctx, r, routes.AnswerTask, "", in, hostID, taskID)
 	return err
