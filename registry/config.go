@@ -57,8 +57,7 @@ func defaultConfig() *config {
 		MetricsListen: "127.0.0.1:9644",
 		LogLevel:      "info",
 
-		// After a restart of the registry all hosts reconnect at once, and some wait briefly. A
-		// machine with several programs stays far below these limits.
+		// After a restart of the registry all hosts reconnect at once, and some wait briefly.
 		MaxHandshakes:           1024,
 		MaxHandshakesPerAddress: 64,
 		// A daemon has a connection for each unanswered request.

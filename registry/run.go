@@ -28,7 +28,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// housekeepEvery bounds the age of state that is only in memory.
+// housekeepEvery bounds how long changed state is only in memory.
 const housekeepEvery = 30 * time.Second
 
 // gatherFor is how long a commit waits for further changes: about the duration of a commit.
@@ -178,8 +178,8 @@ func (h *housekeeper) Run(ctx context.Context) error {
 	}
 }
 
-// keep does one round. It only logs an error: the next round tries again, and no decision depends
-// on the lost state.
+// keep does the housekeeping once. It only logs an error: the next call tries again, and no
+// decision depends on state that was not stored.
 func (h *housekeeper) keep(ctx context.Context) {
 	if err := h.store.Housekeep(ctx); err != nil {
 		h.log.Warn("housekeeping was not done", "err", err)

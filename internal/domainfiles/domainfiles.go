@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// File is an entry of a definition: a file, a directory or a volume of a pool.
+// File is a file, a directory or a volume of a pool that the definition of a domain names.
 type File struct {
 	// What is the element (nvram) or the disk (cdrom sda).
 	What string
@@ -22,9 +22,9 @@ type File struct {
 }
 
 // Named returns each absolute path and each volume of a pool in the definition of a domain, once.
-// It does not select elements, so it also finds paths in elements of later versions of libvirt. It
-// omits texts for people, metadata of other programs, and paths inside a word of the emulator's
-// command line; words end at commas and equals signs.
+// It also reads unknown elements, since later versions of libvirt may have paths there. It omits
+// texts for people, metadata of other programs, and paths inside a word of the emulator's command
+// line; words end at commas and equals signs.
 func Named(definition string) ([]File, error) {
 	w := walk{decoder: xml.NewDecoder(strings.NewReader(definition))}
 	for {
@@ -50,7 +50,7 @@ func Named(definition string) ([]File, error) {
 	}
 }
 
-// unread has the elements of a domain that name no files of the guest.
+// unread has the elements of a domain that Named skips: they name no files of the guest.
 var unread = []string{"name", "title", "description", "metadata", "emulator"}
 
 type walk struct {
@@ -123,7 +123,8 @@ func (w *walk) value(attribute, value string) {
 	}
 }
 
-// what returns the current device, element of <os>, or element of the domain.
+// what returns File.What for the current element: the device, element of <os> or element of
+// <domain> that contains it.
 func (w *walk) what(attribute string) string {
 	what := w.within[min(1, len(w.within)-1)]
 	if len(w.within) > 2 && (what == "devices" || what == "os") {

@@ -20,7 +20,7 @@ func OK(t testing.TB, err error) {
 	}
 }
 
-// Value ends the test if err is not nil, and else returns v: Value(f())(t).
+// Value ends the test if err is not nil, and else returns v. Call it as Value(f())(t).
 func Value[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -36,7 +36,8 @@ func Refusal(body []byte) *api.Error {
 	return e.Error
 }
 
-// Code ends the test unless err has the code want ("" for nil) and contains each text of says.
+// Code ends the test unless err has the code want and contains each text of says. The code of nil
+// is "".
 func Code(t testing.TB, err error, want api.Code, says ...string) {
 	t.Helper()
 	if got := api.CodeOf(err); got != want {

@@ -24,7 +24,7 @@ import (
 	"syscall"
 )
 
-// The environment variables.
+// The environment variables that control this package.
 const (
 	// EnvPoints holds NAME=kill or NAME=kill@N, separated by commas.
 	EnvPoints = "VOLFERRY_FAULT"
@@ -42,7 +42,7 @@ type points struct {
 	die    func()
 }
 
-// Point is called where a test may end the process. It may not return.
+// Point is called where a test may kill the process. In that case it does not return.
 func Point(name string) {
 	if armed != nil {
 		armed.pass(name)

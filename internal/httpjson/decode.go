@@ -26,12 +26,12 @@ const (
 )
 
 // Decode reads the body of r, one JSON document of at most 1 MiB, into v. Its members must be
-// fields of v's type, each at most once and with its exact name, and include all required ones. No
-// body counts as a document without members. If v has a method Check, Decode calls it. Every other
-// error is an invalid_argument that names the fault and its place.
+// fields of v's type, each at most once and with its exact name, and include all required ones. An
+// empty body counts as a document without members. If v has a method Check, Decode calls it. All
+// other errors are invalid_argument, and name the fault and its place.
 //
-// If the sender announces a newer protocol, Decode ignores unknown members: the features that the
-// sender needs (protocol.Needs) were checked.
+// If the sender announces a newer protocol, Decode ignores unknown members: NewHandler has refused
+// requests that need an unknown feature (protocol.Needs).
 func Decode(r *http.Request, v any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, MaxBodyBytes))
 	if err != nil {
@@ -74,8 +74,8 @@ func Reference(r *http.Request) string {
 // IdempotencyKey returns the op id of the request, or "".
 func IdempotencyKey(r *http.Request) (string, error) { return keyOf(r, maxKeyLength) }
 
-// DerivedKey is IdempotencyKey for a request of a daemon, which derives the keys of several
-// requests from the key of one.
+// DerivedKey is IdempotencyKey for a request of a daemon. It allows longer keys, because a daemon
+// derives them from the key of a client's request.
 func DerivedKey(r *http.Request) (string, error) { return keyOf(r, maxDerivedKeyLength) }
 
 func keyOf(r *http.Request, most int) (string, error) {

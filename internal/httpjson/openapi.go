@@ -41,7 +41,7 @@ func OpenAPI(title, version string, routes []Route) map[string]any {
 	}
 }
 
-// WriteOpenAPI answers with the document itself, not under a noun, as its readers expect.
+// WriteOpenAPI answers with the OpenAPI document alone, not as a member of another document.
 func WriteOpenAPI(w http.ResponseWriter, title, version string, routes []Route) error {
 	body, err := json.Marshal(OpenAPI(title, version, routes))
 	if err != nil {

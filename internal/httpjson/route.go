@@ -35,7 +35,7 @@ const (
 	Local
 )
 
-// String returns the word for messages.
+// String returns the access as a word for messages.
 func (a Access) String() string {
 	switch a {
 	case Read:
@@ -63,7 +63,7 @@ const (
 	HostAny
 )
 
-// String returns the word of the OpenAPI document.
+// String returns the access as a word for the OpenAPI document.
 func (h HostAccess) String() string {
 	switch h {
 	case HostNever:
@@ -121,9 +121,9 @@ type Elsewhere struct {
 	Err          error
 }
 
-// NewHandler returns a handler for the routes of c. Without a route the answer is not_found, for a
-// wrong method 405, and after a panic of a handler internal, always with an ErrorBody. NewHandler
-// panics if two routes clash, as http.ServeMux does.
+// NewHandler returns a handler for the routes of c. It answers with an ErrorBody and not_found for
+// an unknown path, status 405 for a wrong method, and the code internal after a panic of a route's
+// handler. NewHandler panics if two routes clash, as http.ServeMux does.
 func NewHandler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	for _, route := range c.Routes {

@@ -8,7 +8,8 @@ import (
 
 type schemas map[string]any
 
-// of returns the schema of t in JSON. It adds structs as components and refers to them.
+// of returns the JSON schema of t. It adds each struct to the document's components, and refers to
+// it there.
 func (s schemas) of(t reflect.Type) map[string]any {
 	t = inJSON(t)
 	switch t {

@@ -35,8 +35,8 @@ func NewStream(w http.ResponseWriter) (*Stream, error) {
 // errGone: the reader of a stream has disconnected, as most readers do.
 var errGone = errors.New("the reader is gone")
 
-// Send sends one line. After an error, which means that the reader has disconnected and is not
-// logged, the handler should return it.
+// Send sends v as one line. An error means that the reader has disconnected. The handler should
+// return the error, which is then not logged.
 func (s *Stream) Send(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {

@@ -19,7 +19,7 @@ func Write(w http.ResponseWriter, status int, noun string, v any) error {
 	return WriteAll(w, status, Noun{Name: noun, Value: v})
 }
 
-// Noun is a member of a document.
+// Noun is a named member of an answer's document.
 type Noun struct {
 	Name  string
 	Value any
@@ -47,7 +47,7 @@ func WriteAll(w http.ResponseWriter, status int, nouns ...Noun) error {
 
 var documentHead = fmt.Sprintf(`{"schema_version":%d`, api.SchemaVersion)
 
-// document is an answer being written, reused since most answers are short and there are many.
+// document is a buffer for an answer, which is reused.
 type document struct {
 	text   bytes.Buffer
 	values *json.Encoder // into text
@@ -84,7 +84,7 @@ func writeError(w http.ResponseWriter, status int, err error) {
 	writeJSON(w, status, append(body, '\n'))
 }
 
-// writeJSON ignores an error, since the caller has disconnected.
+// writeJSON ignores a failed write, since the caller has disconnected.
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -9,7 +9,7 @@ import (
 )
 
 // Kind is a kind of storage, described by the properties that decide what a program may do with an
-// image there. A program that only passes a path on needs none of them.
+// image there.
 type Kind struct {
 	// Name names an image of this kind in messages, with its article.
 	Name string
@@ -56,7 +56,7 @@ const (
 	ProtocolRBD = "rbd"
 )
 
-// The kinds of storage. A new kind needs a variable here, its place in addressed if it has
+// The kinds of storage. A new kind needs a variable here, an entry in the list addressed if it has
 // addresses, and a package of the daemon that opens its images.
 var (
 	File = Kind{
@@ -82,7 +82,7 @@ var addressed = []Kind{LocalExport, Export, RBD}
 func Addressed() []Kind { return slices.Clone(addressed) }
 
 // Of returns the kind of storage at the path of a location. For a path in a file tree it returns
-// File: the image itself shows whether it is a device (On).
+// File, even if the image is a block device; On distinguishes them.
 func Of(path string) Kind {
 	for _, kind := range addressed {
 		if strings.HasPrefix(path, kind.Scheme) {

@@ -65,8 +65,8 @@ func (e NBDExport) Check() error {
 // maxHostBytes is the longest DNS name.
 const maxHostBytes = 253
 
-// CheckServer validates the HOST:PORT of a server. Each server has only one valid text, for
-// comparisons. It refuses IPv6 addresses: give a DNS name.
+// CheckServer validates the HOST:PORT of a server. Each server has only one valid spelling, so
+// that texts can be compared. It refuses IPv6 addresses: give a DNS name.
 func CheckServer(what, server string) error {
 	host, port, err := net.SplitHostPort(server)
 	number, bad := strconv.ParseUint(port, 10, 16)

@@ -20,7 +20,7 @@ type request struct {
 	end  context.CancelFunc
 }
 
-// enter adds a request. The caller must call done at its end.
+// enter adds a request to the active ones. The caller must call done at the request's end.
 func (a *active) enter(ctx context.Context, id Identity, cert *x509.Certificate, of *authorities) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &request{id: id, cert: cert, of: of, end: cancel}

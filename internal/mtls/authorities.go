@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// authorities has the accepted authorities. When their file changes, a new value with an empty
-// cache replaces it.
+// authorities has the accepted certificate authorities. When their file changes, a new value with
+// an empty cache replaces this one.
 type authorities struct {
 	pool     *x509.CertPool
 	verified *verified
 }
 
-// verified caches the identities of verified certificates, for every request. Only holders of a
-// valid certificate can add to it.
+// verified caches the identities of verified certificates. Only holders of a valid certificate can
+// add to it.
 type verified struct {
 	mu sync.RWMutex
 	// byDER has the identities by certificate in DER, which is cheaper to look up than its hash.

@@ -23,13 +23,11 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
+// The validity of certificates.
 const (
-	// Day is the unit of the validity of certificates.
-	Day = 24 * time.Hour
-	// DefaultValidity is the default validity of a certificate.
+	Day             = 24 * time.Hour
 	DefaultValidity = 30 * Day
-	// MaxValidity is the longest validity of a certificate.
-	MaxValidity = 90 * Day
+	MaxValidity     = 90 * Day
 	// caValidity is long: a new authority means new certificates for all hosts and operators.
 	caValidity = 10 * 365 * Day
 	// skew is how slow a host's clock may be for a new certificate to be valid at once.

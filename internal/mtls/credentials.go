@@ -18,8 +18,8 @@ type Credentials struct {
 	roots    *watched[authorities]
 }
 
-// NewCredentials reads the files, which must be valid. Later the last valid content of each stays
-// in use.
+// NewCredentials reads the files, which must be valid. If a file is invalid later, its last valid
+// content stays in use.
 func NewCredentials(caFile, certFile, keyFile string, log *slog.Logger) (*Credentials, error) {
 	c := &Credentials{certFile: certFile}
 	var errs [2]error

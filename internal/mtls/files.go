@@ -64,8 +64,8 @@ func (p Pair) Write(dir, name string) error {
 	return p.write(dir, name, func(d *atomicfile.Directory) error { return refuseExisting(d, name+".crt", name+".key") })
 }
 
-// Replace is Write, but replaces an existing pair. A reader that reads between the two writes
-// finds a mismatch, and keeps its previous pair.
+// Replace is Write, but replaces an existing pair. A reader between the two writes finds a key and
+// a certificate that do not match, and keeps its previous pair.
 func (p Pair) Replace(dir, name string) error {
 	return p.write(dir, name, func(*atomicfile.Directory) error { return nil })
 }
@@ -180,7 +180,8 @@ func identityOfFirst(path string, certs []*x509.Certificate, err error) (Identit
 	return id, nil
 }
 
-// readCertificates returns the certificates of a PEM file with nothing else, at least one.
+// readCertificates returns the certificates of a PEM file. It refuses a file with anything else,
+// or with none.
 func readCertificates(path string) ([]*x509.Certificate, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

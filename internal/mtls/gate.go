@@ -15,9 +15,8 @@ import (
 const renewBefore = 5 * Day
 
 // Gate authenticates TLS connections with the files of a TLS directory. It checks the files for
-// changes at every handshake and request, so that issued, replaced or denied certificates take
-// effect at once. An unreadable file is logged once, and its last valid content stays in use. A
-// Gate is safe for concurrent use.
+// changes at every handshake and request. An unreadable file is logged once, and its last valid
+// content stays in use. A Gate is safe for concurrent use.
 type Gate struct {
 	Now func() time.Time
 
@@ -44,7 +43,7 @@ func NewGate(dir string, log *slog.Logger) (*Gate, error) {
 	return g, nil
 }
 
-// Trouble returns an error if current files are not in use or the server certificate ends soon,
+// Trouble returns an error if a changed file cannot be used or the server certificate ends soon,
 // else nil.
 func (g *Gate) Trouble() error {
 	return errors.Join(g.server.trouble(), g.roots.trouble(), g.denied.trouble(), g.ending())
@@ -104,8 +103,7 @@ func (g *Gate) Caller(state tls.ConnectionState) (string, error) {
 	return id.String(), err
 }
 
-// look returns the identity of a connection's peer if it is accepted now. Roots are the current
-// authorities.
+// look returns the identity of a connection's peer if the peer is accepted now.
 func (g *Gate) look(roots *authorities, state tls.ConnectionState) (Identity, error) {
 	if len(state.PeerCertificates) == 0 {
 		return Identity{}, errors.New("there is no certificate")

@@ -14,7 +14,7 @@ const (
 )
 
 // Run ends requests of callers that have lost access, and warns before the server certificate
-// ends. It returns when ctx ends. With Run, Ready and String a Gate is a service.Task.
+// ends. It returns when ctx ends.
 func (g *Gate) Run(ctx context.Context) error {
 	tick, remind := time.NewTicker(sweepEvery), time.NewTicker(remindEvery)
 	defer tick.Stop()

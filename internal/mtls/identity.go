@@ -23,7 +23,7 @@ import (
 // Kind is the kind of a certificate's holder.
 type Kind string
 
-// The kinds of callers.
+// The kinds of certificate holders.
 const (
 	KindHost     Kind = "host"
 	KindOperator Kind = "operator"

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// IssuedFile is the list of issued certificates, for Issued.
+// IssuedFile is the name of the list of issued certificates.
 const IssuedFile = "issued"
 
 const issuedHead = `# The certificates of hosts and operators that were issued here: the SHA-256 of the
@@ -24,8 +24,8 @@ const issuedHead = `# The certificates of hosts and operators that were issued h
 
 // Record adds an issued certificate to the list in dir, the directory of the authority's key. Call
 // Record before the certificate leaves the program: an unrecorded certificate cannot be denied.
-// Record refuses a list that is a link or another user's: otherwise root would copy a file into
-// that user's directory.
+// Record refuses a list that is a link or another user's, because that user could make root copy
+// any file into the user's directory.
 func Record(dir string, id Identity) error {
 	return underLock(dir, func(d *atomicfile.Directory) error {
 		data, err := readIssued(d)

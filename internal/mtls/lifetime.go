@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// warnBefore is how long before its end a certificate causes a warning; for short lifetimes it is
-// the last third.
+// warnBefore is how long before its end a certificate causes a warning. A certificate with a short
+// lifetime does so in its last third.
 const warnBefore = 30 * Day
 
 // Lifetime is the validity of a certificate.
@@ -24,8 +24,8 @@ type Lifetime struct {
 	Err   error
 }
 
-// LifetimeOf reads the lifetime of the certificate in a PEM file. Of several, as while one
-// authority replaces another, the latest end counts.
+// LifetimeOf reads the lifetime of the certificate in a PEM file. If the file has several, as
+// while one authority replaces another, it returns the lifetime that ends last.
 func LifetimeOf(name, file string) Lifetime {
 	certs, err := readCertificates(file)
 	l := Lifetime{Name: name, File: file, Err: err}

@@ -69,8 +69,8 @@ func (w *watched[T]) states() []fileState {
 	return states
 }
 
-// get returns the value of the current files, or the last good one. The pointer changes only with
-// the value.
+// get returns the value of the current files or, if they cannot be used, the last good value. The
+// pointer changes only with the value.
 func (w *watched[T]) get() *T {
 	if seen := w.seen.Load(); seen != nil && w.unchanged(*seen) {
 		return w.good.Load()

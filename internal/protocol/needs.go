@@ -55,8 +55,7 @@ func collect(v reflect.Value, needs *[]string) {
 	}
 }
 
-// known caches for each type whether its values can need a feature. Most cannot, and are not
-// walked.
+// known caches for each type whether its values can need a feature.
 var known sync.Map
 
 func hasNeeds(t reflect.Type) bool {
@@ -102,8 +101,8 @@ func RequiredBy(h http.Header) []string {
 	return strings.Split(strings.ReplaceAll(text, " ", ""), ",")
 }
 
-// Check returns an error if the announced program lacks a needed feature. program is the program's
-// name in the message.
+// Check returns an error if a program with this announcement lacks a needed feature. program is
+// its name in the message.
 func (a Announcement) Check(program string, needs []string) error {
 	lacking := a.Lacks(needs)
 	if len(lacking) == 0 {

@@ -29,5 +29,5 @@ func (b *Backoff) Next() time.Duration {
 // Reset sets the next delay to First.
 func (b *Backoff) Reset() { b.last = 0 }
 
-// Sleep waits for the next delay, or returns the cause of ctx.
+// Sleep waits for the next delay. If ctx ends first, it returns the cause.
 func (b *Backoff) Sleep(ctx context.Context) error { return Sleep(ctx, b.Next()) }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Poll calls look at once and then at this interval until look returns true. It returns false
-// after the first unsuccessful look that ends later than within. An error is look's, or the cause
-// of ctx.
+// Poll calls look at once, and then at this interval, until look returns true or an error. It
+// returns false if an unsuccessful look ends after the time within. If ctx ends during a wait,
+// Poll returns its cause.
 func Poll(ctx context.Context, interval, within time.Duration, look func() (bool, error)) (bool, error) {
 	began := time.Now()
 	for {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Do calls try until it returns nil, with the delays of b. It returns the error of the last try if
-// again returns false, or after within has passed; a last try is made at that time. again is not
-// called after the last try. If ctx ends during a try, Do returns the error of that try, else the
-// cause of ctx.
+// Do calls try until it returns nil, with the delays of b. It returns the last error if again
+// returns false for it, or after the time within; it makes a last try at that time, without a call
+// of again. If ctx ends during a try, Do returns the error of that try; during a delay, the cause
+// of ctx.
 func Do(ctx context.Context, b Backoff, within time.Duration, try func() error, again func(error) bool) error {
 	began := time.Now()
 	for {

@@ -14,7 +14,7 @@ import (
 // Forever is an unlimited time.
 const Forever time.Duration = math.MaxInt64
 
-// Sleep waits for d, or returns the cause of ctx.
+// Sleep waits for d. If ctx ends first, it returns the cause.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)

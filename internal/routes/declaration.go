@@ -22,7 +22,7 @@ const (
 	Next = "next"
 )
 
-// Declaration is the declaration of a route, without its types.
+// Declaration is a route without the Go types of its body and its answer.
 type Declaration struct {
 	Method string
 	Path   string
@@ -55,7 +55,7 @@ type AtRegistry struct {
 	Query []string
 }
 
-// Part is the daemon's part in a call.
+// Part is how the daemon takes part in a call.
 type Part int
 
 const (
@@ -71,7 +71,7 @@ const (
 	Remembers
 )
 
-// ByRegistry reports whether the registry serves the calls that the daemon gets.
+// ByRegistry reports whether the daemon passes the call on to the registry, which serves it.
 func (p Part) ByRegistry() bool { return p == PassesOn || p == Remembers }
 
 var all []*Declaration
@@ -87,7 +87,8 @@ func (d *Declaration) String() string { return d.Method + " " + d.Path }
 
 var wildcard = regexp.MustCompile(`\{\w+\}`)
 
-// PathOf returns the path of a request. It panics unless there is one ref for each wildcard.
+// PathOf returns the path of a request with one ref for each wildcard. It panics if their numbers
+// differ.
 func (d *Declaration) PathOf(refs ...string) string {
 	if want := len(wildcard.FindAllString(d.Path, -1)); want != len(refs) {
 		panic(fmt.Sprintf("%s names %d things and was given %q", d, want, refs))
@@ -136,7 +137,8 @@ func (d *Declaration) served(query []string, h httpjson.Handler) httpjson.Route 
 	}
 }
 
-// addPages adds AfterParameter to the programs that return the registry's list.
+// addPages adds AfterParameter to the query parameters, for each program that returns the
+// registry's list.
 func (d *Declaration) addPages() {
 	if d.Registry != nil {
 		d.Registry.Query = append(d.Registry.Query, AfterParameter)

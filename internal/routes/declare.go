@@ -16,7 +16,7 @@ func daemon(part Part, query ...string) option {
 	return func(d *Declaration) { d.Daemon = &AtDaemon{Part: part, Query: query} }
 }
 
-// registry declares that the registry serves the route, the rights of hosts, and the query
+// registry declares that the registry serves the route, with these rights of hosts, and with query
 // parameters that only the registry accepts.
 func registry(hosts httpjson.HostAccess, query ...string) option {
 	return func(d *Declaration) { d.Registry = &AtRegistry{Hosts: hosts, Query: query} }
@@ -44,7 +44,7 @@ func paged[T any](order func(a, b T) int) option {
 }
 
 // waitParameter is how long a host may wait for the end of the op before it answers, such as
-// "30s". The registry lacks it, since no task may wait.
+// "30s". The registry does not accept it.
 const waitParameter = "wait"
 
 // begins declares that the answer also has the op that was begun.

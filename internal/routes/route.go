@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// Route is a call with the types of its body and its answer. In or Out is None without a body, or
-// without a noun in the answer.
+// Route is a call with the types of its body and its answer. In is None if there is no body, Out
+// is None if the answer has no member to decode.
 type Route[In, Out any] struct {
 	*Declaration
 	query url.Values
@@ -48,7 +48,7 @@ func (r Route[In, Out]) WithoutBody() Route[None, Out] {
 	return Route[None, Out](r)
 }
 
-// Body returns the body that a client sends for in: nil for None.
+// Body returns the body that a client sends: the value in, or nil if its type is None.
 func (r Route[In, Out]) Body(in In) any {
 	if _, none := any(in).(None); none {
 		return nil
@@ -65,7 +65,7 @@ func (r Route[In, Out]) Decode(req *http.Request) (in In, err error) {
 	return in, err
 }
 
-// Write answers with a document that has out under the route's noun.
+// Write answers with a document that has the value out under the route's noun.
 func (r Route[In, Out]) Write(w http.ResponseWriter, status int, out Out) error {
 	return httpjson.Write(w, status, r.Noun, out)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// handshakeTimeout bounds a TLS handshake. Clients have the same bound.
+// handshakeTimeout bounds a TLS handshake.
 const handshakeTimeout = 10 * time.Second
 
 // TLS configures a TLS server and bounds its connections.
@@ -46,8 +46,8 @@ const (
 	BoundCaller  = "caller"
 )
 
-// handshakes is a listener that returns connections after their TLS handshake. The HTTP server
-// cannot count handshakes: a peer has an address before, and a name after it.
+// handshakes is a listener that returns connections after their TLS handshake. It bounds both, by
+// address before the handshake and by name after it, which the HTTP server cannot do.
 type handshakes struct {
 	net.Listener
 	tls       TLS

@@ -41,7 +41,7 @@ type Condition struct {
 }
 
 // Health is the state that a program reports at /healthz and /readyz, and to the watchdog of
-// systemd. Run drives it.
+// systemd.
 type Health struct {
 	probes     []*probe
 	conditions []Condition

@@ -18,8 +18,8 @@ import (
 const fieldPrefix = "VOLFERRY_"
 
 // journalHandler sends each record to systemd's journal. The message is the line of a text
-// handler. The attributes are also fields, for searches. If the journal refuses a record, its line
-// goes to the stream, without fields.
+// handler. The attributes are also fields, for searches. If the journal refuses a record, the
+// handler writes the line to the program's log stream, without fields.
 type journalHandler struct {
 	text   slog.Handler // writes to line
 	prefix string       // of the open groups
@@ -104,7 +104,7 @@ func appendField(fields []field, prefix string, a slog.Attr) []field {
 	return fields
 }
 
-// maxFieldName is the journal's limit.
+// maxFieldName is the journal's limit for names of fields.
 const maxFieldName = 64
 
 func fieldName(key string) string {

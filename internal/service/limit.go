@@ -25,7 +25,7 @@ func newLimit(name string, most int, log *slog.Logger) *limit {
 	return &limit{name: name, slots: make(chan struct{}, most), log: log, logs: rate.NewLimiter(rate.Every(time.Minute), 1)}
 }
 
-// listener wraps inner. It accepts a connection only while a slot is free.
+// listener accepts connections of inner while a slot is free.
 func (l *limit) listener(inner net.Listener) net.Listener {
 	return &limitedListener{Listener: inner, limit: l, closed: make(chan struct{})}
 }
@@ -37,8 +37,7 @@ func (l *limit) connState(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// full logs, at most once a minute, that the limit is reached. Waiting clients only see that the
-// server does not answer.
+// full logs, at most once a minute, that the limit is reached.
 func (l *limit) full() {
 	if l.logs.Allow() {
 		l.log.Warn("no connection more is accepted until one ends", "server", l.name, "connections", cap(l.slots))

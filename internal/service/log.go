@@ -13,8 +13,7 @@ import (
 )
 
 // NewLogger returns a logger that writes to w from this level on: debug, info, warn or error. In
-// the journal, records have no time, since the journal adds it, and their attributes are also
-// fields.
+// the journal, records have no time, since the journal adds it.
 func NewLogger(w io.Writer, level string) (*slog.Logger, error) {
 	return newLogger(w, level, journal.Send)
 }

@@ -20,12 +20,11 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// metricsRetry is the delay before an address in use is tried again.
+// metricsRetry is the delay between attempts to open an address that is in use.
 const metricsRetry = 10 * time.Second
 
-// Metrics is a task that serves /metrics, /healthz and /readyz at a TCP address. It tries until it
-// gets the address, which another program of this machine may have, or which the unit may forbid
-// to open.
+// Metrics is a task that serves /metrics, /healthz and /readyz at a TCP address. It tries again
+// until it can open the address.
 type Metrics struct {
 	address string
 	handler http.Handler

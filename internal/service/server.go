@@ -30,8 +30,7 @@ const (
 	forceful = 5 * time.Second
 
 	// Further connections than these wait. At a site of 10,000 hosts, each host has a connection
-	// for the long poll of its tasks and another for its requests. A Unix socket has the
-	// administrators of one machine and a daemon.
+	// for its long poll and another for its requests.
 	maxSocketConnections = 512
 	maxTLSConnections    = 32768
 )

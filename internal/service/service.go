@@ -67,7 +67,8 @@ func Run(ctx context.Context, log *slog.Logger, health *Health, tasks ...Task) e
 	return group.Wait()
 }
 
-// announceReady notifies systemd of the tasks that are not ready, and once every task is.
+// announceReady sets the unit's status to the tasks that are not ready yet, and notifies systemd
+// once all tasks are ready.
 func announceReady(ctx context.Context, log *slog.Logger, tasks []Task) {
 	for i, t := range tasks {
 		notify(log, "STATUS=starting: "+names(tasks[i:]))

@@ -19,8 +19,8 @@ func withWriteTimeout(h http.Handler) http.Handler {
 	})
 }
 
-// boundedWriter sets a deadline for each write. If it cannot, the connection is gone and the write
-// fails.
+// boundedWriter sets a deadline for each write. If that is impossible, the connection is closed
+// and the write fails.
 type boundedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController

@@ -106,7 +106,7 @@ func readFile(path string, named bool, cfg any) error {
 // wrongType matches the decoder's error for a value of the wrong type.
 var wrongType = regexp.MustCompile(`incompatible types: TOML value has type \S+; destination has type (\S+)`)
 
-// sayType replaces the Go type in that error by the expected TOML.
+// sayType replaces the Go type in an error of the decoder by the expected TOML type.
 func sayType(text string) string {
 	kind := wrongType.FindStringSubmatch(text)[1]
 	said, known := map[string]string{

@@ -20,8 +20,8 @@ type Checkpointer struct {
 	write *sql.DB
 }
 
-// NewCheckpointer opens the connection. From then on the caller makes the checkpoints; commits
-// make none. Close the Checkpointer before the database.
+// NewCheckpointer returns a Checkpointer for the database. From then on the caller makes the
+// checkpoints; commits make none. Close the Checkpointer before the database.
 func (db *DB) NewCheckpointer(ctx context.Context) (*Checkpointer, error) {
 	pool, err := openPool(ctx, db.path, "rw", 1)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *Checkpointer) Checkpoint(ctx context.Context) (pending int, err error) 
 
 // Finish is Checkpoint on the writing connection; call it outside of a transaction. No commit can
 // extend the log meanwhile. So the next commit starts the log from the beginning, unless a reader
-// needs it. This keeps the log short.
+// needs it.
 func (c *Checkpointer) Finish(ctx context.Context) error {
 	_, err := checkpoint(ctx, c.write, "PASSIVE")
 	return err

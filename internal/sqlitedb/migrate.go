@@ -40,8 +40,8 @@ func VersionBackup(path string, version int) string {
 	return fmt.Sprintf("%s.schema-%d", path, version)
 }
 
-// backUpVersion makes the VersionBackup of a database. It replaces a backup with fewer commits.
-// The file is complete or does not exist.
+// backUpVersion makes the VersionBackup of a database. It replaces an earlier backup; the new
+// backup has all commits of the earlier one. The file is complete or does not exist.
 func backUpVersion(ctx context.Context, path string, version int) (string, error) {
 	final := VersionBackup(path, version)
 	partial := final + ".partial"

@@ -38,9 +38,9 @@ func openPool(ctx context.Context, path, mode string, size int) (*sql.DB, error)
 	return pool, nil
 }
 
-// dsn returns the driver's name for path. synchronous is FULL, because in WAL mode NORMAL may lose
-// acknowledged commits at a power cut; group commit makes FULL cheap. The journals of savepoints
-// are in memory, because a crash loses the transaction anyway.
+// dsn returns the data source name of path for the driver. synchronous is FULL, because in WAL
+// mode NORMAL may lose acknowledged commits at a power cut; group commit makes FULL cheap. The
+// journals of savepoints are in memory, because a crash loses the transaction anyway.
 func dsn(path, mode string) string {
 	q := url.Values{
 		"mode":       {mode},

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// DB is an open database. Both pools are safe for concurrent use.
+// DB is an open database. Both of its connection pools are safe for concurrent use.
 type DB struct {
 	// Write is the only connection that writes. Its transactions take the write lock when they
 	// begin, so they never fail halfway for lack of it.
@@ -81,7 +81,7 @@ func open(ctx context.Context, path string, schema []string) (*DB, error) {
 	return &DB{Write: write, Read: read, MigratedFrom: backup}, nil
 }
 
-// Close closes both pools and releases the lock.
+// Close closes both connection pools and releases the lock.
 func (db *DB) Close() error {
 	// The last connection copies the log into the file, which a read-only connection cannot.
 	return errors.Join(db.Read.Close(), db.Write.Close(), db.lock.Close())

@@ -107,7 +107,8 @@ func movesShared(d api.Drain, v api.Volume) bool {
 }
 
 // moveShared begins the move of a volume of several instances. A repeated call finds the same
-// move. If that move has completed and the volume has come back since, moveShared begins another.
+// move. If that move has completed and the volume has come back to the pool since, moveShared
+// begins another.
 func (l *Loop) moveShared(ctx context.Context, d api.Drain, v api.DrainVolume) error {
 	for n := 0; ; n++ {
 		m, err := l.cfg.MoveShared(ctx, store.Call{Who: "drain " + d.ID, Key: taskID(d.ID, v.VolumeID, n)}, v.VolumeID, d.Request().SharedTarget())
@@ -129,14 +130,14 @@ func (l *Loop) moveShared(ctx context.Context, d api.Drain, v api.DrainVolume) e
 	}
 }
 
-// waits reports whether a volume is moving without a known migration.
+// waits reports whether a volume still counts as moving, but has no known migration.
 func (l *Loop) waits(ctx context.Context, d api.Drain, v api.DrainVolume) (bool, error) {
 	moving, _, err := l.cfg.Drains.NextVolumes(ctx, d.ID)
 	return slices.ContainsFunc(moving, func(now api.DrainVolume) bool { return now.VolumeID == v.VolumeID && now.MigrationID == "" }), err
 }
 
-// background starts one call about a volume, unless one is running or the volume's delay lasts.
-// After an error a later round tries again.
+// background starts one call about a volume, unless a call is running or the volume must wait
+// longer after a failure. After an error the loop tries again later.
 func (l *Loop) background(ctx context.Context, d api.Drain, v api.DrainVolume, do func(context.Context) error) {
 	l.queue.Go(keyOf(d, v), func() error {
 		err := do(ctx)

@@ -16,9 +16,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// attempt returns the id of the task that moves a volume: the first possible id without an answer,
-// or with an answer that wanted accepts. The possible ids follow from drain and volume, so a
-// restarted loop finds the running task and never makes a second one.
+// attempt returns the id of the task that moves a volume. Drain, volume and a number give the
+// possible ids; attempt returns the first without a task, without an answer, or with an answer
+// that the function wanted accepts. So a restarted loop finds the running task and never makes a
+// second one.
 func (l *Loop) attempt(ctx context.Context, d api.Drain, v api.DrainVolume, wanted func(id string, a api.TaskAnswer) (bool, error)) (string, error) {
 	for n := 0; ; n++ {
 		id := taskID(d.ID, v.VolumeID, n)
@@ -50,7 +51,8 @@ func (l *Loop) nextAttempt(ctx context.Context, d api.Drain, v api.DrainVolume) 
 }
 
 // again reports whether another attempt may follow an attempt with answer a: the host refused it
-// temporarily, at once or by an undone op, or it moved the volume and the volume has come back.
+// temporarily, in its answer or by an undone op, or it moved the volume and the volume has come
+// back.
 func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, id string, a api.TaskAnswer) (bool, error) {
 	if refused := relay.Refusal(a.Status, a.Body); refused != nil {
 		return mayFollow(refused), nil

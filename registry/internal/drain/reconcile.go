@@ -79,9 +79,9 @@ func (l *Loop) finish(ctx context.Context, d api.Drain) error {
 	return nil
 }
 
-// begin starts the move of a volume, and reports whether it did. The volume counts as moving
-// before its host is asked. begin waits if the host is not connected, or another volume's
-// migration has locked the instance.
+// begin starts the move of a volume, and reports whether it did. It leaves the volume for later if
+// the host is not connected, or another volume's migration has locked the instance. A volume
+// counts as moving before its host receives the request.
 func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool, error) {
 	if !l.queue.Due(keyOf(d, v)) {
 		return false, nil
@@ -112,9 +112,9 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 	return l.take(ctx, d, v, host.Name)
 }
 
-// held reports whether the migration of another volume has locked the volume's instance. The
-// registry would then refuse the move temporarily. But the host, which sees the guest stop and
-// return, may refuse it permanently.
+// held reports whether the migration of another volume has locked the volume's instance. The move
+// must then wait, although the registry would refuse it only temporarily: the host, which sees the
+// guest stop and return, may refuse it permanently.
 func (l *Loop) held(ctx context.Context, v api.Volume) (bool, error) {
 	if v.Unheld() || len(v.Attachments) > 1 {
 		return false, nil

@@ -15,13 +15,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Shown is a mark that a host has shown, and that is not in this history.
+// Shown is a mark (a position in the registry's history) that a host has shown and that is not in
+// this history.
 type Shown struct {
 	HostID, HostName string
 	Mark             api.RegistryMark
 }
 
-// History is the registry's history, as far as marks need it. It is safe for concurrent use.
+// History has the newest mark of the registry's history, and the marks of hosts that contradict
+// it. It is safe for concurrent use.
 type History struct {
 	mu  sync.Mutex
 	now api.RegistryMark
@@ -35,8 +37,8 @@ type History struct {
 	doubts map[string]Shown
 }
 
-// New returns a history in the timeline of now, with the key for signatures and the stored proofs
-// of a restore.
+// New returns a history with the id and the timeline of now, the key for signatures, and the
+// stored proofs that the database was restored from a backup.
 func New(now api.RegistryMark, key []byte, proofs []Shown) *History {
 	h := &History{now: now, key: key, proofs: map[string]Shown{}, doubts: map[string]Shown{}}
 	for _, p := range proofs {
@@ -73,8 +75,8 @@ func (h *History) Advance(seq int64, sum []byte) {
 	h.now = h.Signed(h.now)
 }
 
-// AddProof adds a mark that proves a restore. newest reports whether it is newer than the host's
-// earlier proof, first whether it is the host's first proof.
+// AddProof adds a mark that proves that the database was restored. newest reports whether it is
+// newer than the host's earlier proof, first whether it is the host's first proof.
 func (h *History) AddProof(s Shown) (newest, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,14 +106,15 @@ func (h *History) AddDoubt(s Shown) (first bool) {
 	return !known
 }
 
-// ClearDoubt ends the doubt about a host.
+// ClearDoubt forgets the mark that AddDoubt has added for a host.
 func (h *History) ClearDoubt(hostID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.doubts, hostID)
 }
 
-// BeginTimeline starts a timeline. Marks that hosts have shown before no longer count.
+// BeginTimeline starts a timeline after a restore of the database. Marks that hosts have shown
+// before no longer count.
 func (h *History) BeginTimeline(timeline int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,7 +124,7 @@ func (h *History) BeginTimeline(timeline int64) {
 	clear(h.doubts)
 }
 
-// NewestTimeline returns the newest timeline in the proofs of a restore, 0 if there is none.
+// NewestTimeline returns the newest timeline in the marks of AddProof, 0 if there is none.
 func (h *History) NewestTimeline() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,10 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// A Cache has the values that change with every report: the time when a host was last seen
-// (registry's clock), free space of its pools, and progress of its migrations (progress.go). It
-// also has the rows of hosts as of the last commit, so that an unchanged report does not read the
-// database. It is safe for concurrent use.
+// A Cache has the values that change with every report: the time when a host was last seen, free
+// space of its pools, and progress of its migrations. It also has the rows of hosts as of the last
+// commit, so that an unchanged report does not read the database. It is safe for concurrent use.
 type Cache struct {
 	mu              sync.Mutex
 	byID            map[string]*State
@@ -99,7 +98,7 @@ func New(rows []Row) *Cache {
 	return c
 }
 
-// Touch sets LastSeen of a stored host, and returns its row and the last mark given to it; false if
+// Touch sets LastSeen of a stored host, and returns its row and its last mark (SetMark); false if
 // the host is not stored.
 func (c *Cache) Touch(id string, at time.Time) (row Row, mark api.RegistryMark, found bool) {
 	c.mu.Lock()
@@ -112,7 +111,7 @@ func (c *Cache) Touch(id string, at time.Time) (row Row, mark api.RegistryMark, 
 	return s.Row, s.mark, true
 }
 
-// NoteBreak records that the connection of the host's wait for tasks broke.
+// NoteBreak records that the host's connection broke while it waited for tasks.
 func (c *Cache) NoteBreak(id string, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,7 +207,7 @@ func (c *Cache) Remove(id string) {
 	delete(c.byID, id)
 }
 
-// SetMark records the mark given to the host.
+// SetMark records the newest mark given to the host, a position in the registry's history.
 func (c *Cache) SetMark(id string, mark api.RegistryMark) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,13 +266,13 @@ func (c *Cache) Snapshot() map[string]State {
 	return out
 }
 
-// PoolsFlushed records that the pools of these hosts are stored as in the states as.
-func (c *Cache) PoolsFlushed(ids []string, as map[string]State) {
+// PoolsFlushed records that the pools of these hosts are stored as in the given states.
+func (c *Cache) PoolsFlushed(ids []string, states map[string]State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
 		if s := c.byID[id]; s != nil {
-			s.PoolsFlushed = as[id].PoolsAt
+			s.PoolsFlushed = states[id].PoolsAt
 		}
 	}
 }

@@ -26,7 +26,7 @@ func (c *Cache) ProgressOf(hostID string) map[string]api.Migration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.byID[hostID]; s != nil {
-		return s.migrations // replaced, never changed
+		return s.migrations
 	}
 	return nil
 }

@@ -21,9 +21,9 @@ type Background struct {
 	queue reconcile.WorkQueue[Subject]
 }
 
-// NewBackground returns a Background. moves names, in the singular, the object of the loop, for the
-// log. look must make the loop look again; it is called when a call ends that the loop has waited
-// for.
+// NewBackground returns a Background. moves names one object of the loop in the log, such as "a
+// move". look is called when a call ends that the loop has waited for; it must make the loop
+// continue.
 func NewBackground(moves string, log *slog.Logger, look func()) *Background {
 	return &Background{moves: moves, log: log, queue: reconcile.WorkQueue[Subject]{Ended: look}}
 }

@@ -37,8 +37,7 @@ type Client struct {
 	Relay Relay
 	// Call identifies the caller for the audit trail.
 	Call store.Call
-	// Every is the shortest interval between two queries of an op. A host that supports waiting
-	// answers only at the end of the op.
+	// Every is the shortest interval between two queries of an op.
 	Every time.Duration
 }
 
@@ -70,8 +69,8 @@ type Outcome struct {
 	Untouched, Again bool
 }
 
-// Key returns the id of a call: its verb, about these objects of a migration, after attempt
-// earlier attempts.
+// Key returns the id of a call with this verb about these objects of a migration. attempt is the
+// number of earlier attempts, which have other ids.
 func Key(migration, verb string, attempt int, about ...string) string {
 	id := migration + "." + verb
 	for _, a := range about {

@@ -23,8 +23,8 @@ type Change struct {
 	faultPoint func(name string)
 }
 
-// Kept returns the number of bytes that the change adds to the trail. After Mutate's do it
-// includes the kept answer.
+// Kept returns the number of bytes that the change adds to the trail. Once Mutate has called do,
+// it includes the stored answer.
 func (tx *Change) Kept() int { return tx.kept }
 
 // NewChange returns a change in the running transaction tx, for the caller of req.
@@ -32,10 +32,10 @@ func (l *Ledger) NewChange(tx *Tx, req Request) *Change {
 	return &Change{Tx: tx, At: l.now().UTC().Truncate(time.Microsecond), who: req.Who, opID: req.OpID, faultPoint: l.faultPoint}
 }
 
-// Mutate makes a change, with its audit events and kept answer, in one transaction. admit may
-// refuse the caller first. If the OpID was used for the same request, Mutate returns the kept
-// answer; for another request, idempotency_mismatch. Otherwise it calls do. admit and do may run
-// more than once; only the last run counts.
+// Mutate makes a change, with its audit events, in one transaction, and keeps its answer for
+// repeated requests. admit may refuse the caller first. If the OpID was used for the same request,
+// Mutate returns the kept answer; for another request, idempotency_mismatch. Otherwise it calls
+// do. admit and do may run more than once; only the last run counts.
 func Mutate[T any](ctx context.Context, l *Ledger, req Request, admit func(context.Context, *Change) error, do func(context.Context, *Change) (T, error)) (T, error) {
 	var answer, none T
 	hash, err := HashRequest(req.What, req.Body)

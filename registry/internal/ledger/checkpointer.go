@@ -11,9 +11,8 @@ import (
 
 const (
 	// checkpointPages is the length of the log at the start of a checkpoint: 64 MiB. A longer log
-	// needs fewer checkpoints, writes a page that changed several times only once, and makes the
-	// writer wait less often for the two writes to stable storage at the end of a checkpoint. But
-	// lookups of pages in it are slower.
+	// writes a page that changed several times only once, and makes the writer wait less often,
+	// but lookups of pages in it are slower.
 	checkpointPages = 16384
 	// pagesForWriter is how many remaining pages of the log the writer itself may copy.
 	pagesForWriter = 256
@@ -62,8 +61,8 @@ func (c *checkpointer) run() {
 	}
 }
 
-// checkpoint empties the log. The next commit then starts at the beginning of the log, unless a
-// reader prevents it.
+// checkpoint copies the log into the database file. The next commit then starts at the beginning
+// of the log, unless a reader prevents it.
 func (c *checkpointer) checkpoint(ctx context.Context) error {
 	for range checkpointRounds {
 		pending, err := c.wal.Checkpoint(ctx)

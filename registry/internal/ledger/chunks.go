@@ -9,17 +9,17 @@ type Visit[T any] func(key string, thing T) (more bool, err error)
 // ChunkRows is how many objects of a list are in memory at a time.
 const ChunkRows = 64
 
-// InChunks visits the objects with keys after after. read returns the next chunk, which has all
-// objects with its keys, and whether there may be more.
-func InChunks[T any](after string, key func(*T) string, read func(after string) (chunk []T, more bool, err error), do Visit[T]) error {
+// InChunks visits the objects with keys greater than last. read returns the next chunk, and
+// whether there may be more. A chunk never ends between objects with the same key.
+func InChunks[T any](last string, key func(*T) string, read func(last string) (chunk []T, more bool, err error), do Visit[T]) error {
 	for {
-		chunk, more, err := read(after)
+		chunk, more, err := read(last)
 		if err != nil {
 			return err
 		}
 		for i := range chunk {
-			after = key(&chunk[i])
-			if goOn, err := do(after, chunk[i]); err != nil || !goOn {
+			last = key(&chunk[i])
+			if goOn, err := do(last, chunk[i]); err != nil || !goOn {
 				return err
 			}
 		}

@@ -78,7 +78,7 @@ func QueryAll[T any](ctx context.Context, q Querier, scan func(Scanner) (T, erro
 	return all, nil
 }
 
-// ReadAll is QueryAll for a read with a single query, with the errors of Unreadable.
+// ReadAll is QueryAll outside of a transaction, with its errors passed through Unreadable.
 func ReadAll[T any](ctx context.Context, db *sql.DB, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
 	all, err := QueryAll(ctx, db, scan, query, args...)
 	return all, Unreadable(err)

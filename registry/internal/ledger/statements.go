@@ -11,7 +11,7 @@ import (
 // maxStatements bounds the prepared statements. The program has far fewer different queries.
 const maxStatements = 512
 
-// prepared is a statement that its transaction or the database closes.
+// prepared is a statement that its users do not close: its transaction or the database does.
 type prepared struct{ *sql.Stmt }
 
 type statements struct {

@@ -40,7 +40,7 @@ func boundDetails(details map[string]any) (map[string]any, error) {
 }
 
 // Audit adds an event to the trail in the transaction of the change. The caller sets object,
-// states, details and, for a volume, the generation in the token.
+// states, details and, for a volume, the generation in e.Token.
 func (tx *Change) Audit(ctx context.Context, e api.Event) error {
 	_, err := tx.AddEvent(ctx, e)
 	return err

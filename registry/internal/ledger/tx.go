@@ -21,8 +21,7 @@ type Tx struct {
 	// savepoints means that each change sets a savepoint before its first write.
 	savepoints bool
 	saved      bool
-	// wrote means that the running change has written.
-	wrote bool
+	wrote      bool
 	// broken is a storage error after which SQLite may have ended the transaction itself.
 	broken error
 	// end is the end of the audit trail so far, nil if unknown.

@@ -33,8 +33,7 @@ type submission struct {
 }
 
 // writer is the only goroutine that changes the database. It puts all waiting changes into one
-// transaction, so that they share the cost of a commit on stable storage. Each change can be undone
-// alone, so a refused change does not affect the others.
+// transaction, so that they share the cost of a commit on stable storage.
 type writer struct {
 	statements *statements
 	onCommit   func(changes int, took time.Duration)
@@ -49,10 +48,10 @@ type writer struct {
 	end   *End
 	cache Cache
 	// stored is the number of the last event on stable storage.
-	stored atomic.Int64
-	// gatherFor is Options.GatherFor; last is the number of changes in the last commit.
+	stored    atomic.Int64
 	gatherFor time.Duration
-	last      int
+	// last is the number of changes in the last commit.
+	last int
 	// checkpoint gets a value after every checkpointEvery changes, without blocking the writer.
 	checkpoint chan struct{}
 	since      int
@@ -180,7 +179,6 @@ func (w *writer) addWaiting(batch []submission) []submission {
 	return batch
 }
 
-// gather adds changes to batch until it has as many as the last commit or gatherFor is over.
 func (w *writer) gather(batch []submission) []submission {
 	over := time.NewTimer(w.gatherFor)
 	defer over.Stop()
@@ -290,8 +288,8 @@ func attempt(ctx context.Context, tx *Tx, c submission) (refused, broken error) 
 	return refused, tx.endChange(ctx, refused == nil)
 }
 
-// runChange turns a panic into the change's own error: without the writer no lock could be
-// released.
+// runChange turns a panic into the change's own error: it would end the writer, which every change
+// needs.
 func runChange(ctx context.Context, tx *Tx, c submission) (err error) {
 	defer func() {
 		if what := recover(); what != nil {

@@ -29,7 +29,8 @@ type allowance struct {
 // With manyCallers callers or more, a new caller makes the limit drop idle ones.
 const manyCallers = 4096
 
-// New returns a limit: every caller may act burst times at once, and then every times per second.
+// New returns a limit: every caller may act burst times at once, and further times at the rate of
+// every.
 func New(every rate.Limit, burst int) *Limit {
 	return &Limit{every: every, burst: burst, callers: map[string]*allowance{}}
 }

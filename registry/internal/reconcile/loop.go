@@ -14,7 +14,7 @@ import (
 // DefaultEvery is the default interval of a Loop.
 const DefaultEvery = time.Second
 
-// Loop reconciles until its context ends. It is a service.Task.
+// Loop repeatedly calls its function reconcile until the context ends. It is a service.Task.
 type Loop struct {
 	name      string
 	every     time.Duration
@@ -26,9 +26,9 @@ type Loop struct {
 	ready     chan struct{}
 }
 
-// NewLoop returns a loop; call Run to start it. name names, in the plural, the objects of the
-// loop. reconcile advances all objects as far as possible now; it is called again even after an
-// error. wait returns when the calls that reconcile started have ended. An interval of 0 means
+// NewLoop returns a loop; call Run to start it. name is the loop's objects in the plural, such as
+// "drains". reconcile advances all objects as far as possible now; it is called again even after
+// an error. wait returns when the calls that reconcile started have ended. An interval of 0 means
 // DefaultEvery.
 func NewLoop(name string, every time.Duration, log *slog.Logger, reconcile func(context.Context) error, wait func()) *Loop {
 	if every == 0 {
@@ -42,7 +42,7 @@ func NewLoop(name string, every time.Duration, log *slog.Logger, reconcile func(
 // Run.
 func (l *Loop) LookAfter(changed func() <-chan struct{}) { l.changed = changed }
 
-// LookSoon makes the loop reconcile at once, or again after the present round.
+// LookSoon makes the loop reconcile at once, or once more if it is reconciling now.
 func (l *Loop) LookSoon() {
 	select {
 	case l.soon <- struct{}{}:

@@ -38,8 +38,8 @@ func (r Request) With(body any) (Request, error) {
 	return r, nil
 }
 
-// refusal returns the answer to a request that needs features which its host lacks, nil if it lacks
-// none. It stands for the host's own answer: the request is not sent or repeated.
+// refusal returns the answer to a request that needs features which its host lacks, nil if it
+// lacks none. The registry gives this answer for the host, and does not send the request.
 func (r *Relay) refusal(req Request) *api.TaskAnswer {
 	host, known := r.Announcement(req.HostID)
 	if !known {

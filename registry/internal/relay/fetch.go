@@ -11,11 +11,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Fetch returns the tasks of a host; it waits up to wait for the first. session identifies the
-// daemon's process: a new process gets every unanswered task again. A new poll of a host ends the
-// previous one without tasks, because the previous connection may be dead. Two daemons that
-// alternate as one host get a conflict (DuplicateSessions). admit may refuse the host. It is
-// called during the poll, so that EndPoll can end the poll if the result of admit changes.
+// Fetch returns the tasks of a host. If there are none, it waits for the first, at most as long as
+// wait. session identifies the daemon's process: a new process gets every unanswered task again. A
+// new poll of a host ends the previous one without tasks, because the previous connection may be
+// dead. Two daemons that alternate as one host get a conflict (DuplicateSessions). admit may
+// refuse the host. It is called during the poll, so that EndPoll can end the poll if the result of
+// admit changes.
 func (r *Relay) Fetch(ctx context.Context, call store.Call, hostID, session string, wait time.Duration, admit func() error) ([]api.Task, error) {
 	if err := r.admitSession(ctx, hostID, session); err != nil {
 		return nil, err
@@ -67,8 +68,8 @@ func (r *Relay) enter(hostID string) (*host, *poll) {
 	return h, h.poll
 }
 
-// EndPoll ends the open poll of a host without tasks, so that its next poll is admitted again: a
-// fenced host then gets its refusal.
+// EndPoll ends the open poll of a host without tasks. The host polls again, and admit is called
+// again: it refuses a fenced host.
 func (r *Relay) EndPoll(hostID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,8 +138,8 @@ func (r *Relay) forgotten(taskID string) bool {
 	return r.entries[taskID] == nil && time.Since(r.began) >= r.cfg.AnswerTimeout
 }
 
-// handOut returns the queued tasks of a host; a task that changes something only after the store
-// has marked it as taken.
+// handOut returns the queued tasks of a host. It returns a task that changes something only after
+// the store has marked the task as taken.
 func (r *Relay) handOut(ctx context.Context, h *host, p *poll, call store.Call, hostID string) ([]api.Task, error) {
 	batch := r.dequeue(h, p)
 	var ids []string

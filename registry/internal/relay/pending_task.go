@@ -108,8 +108,9 @@ func (r *Relay) settle(e *pendingTask, a api.TaskAnswer) {
 	r.finish(e, a, nil)
 }
 
-// expire ends the wait for a task. It first withdraws a change, which the store allows only if the
-// host has not taken it: only then is it certain that it will not be done.
+// expire ends the wait for a task. It first withdraws a task that changes something, which the
+// store allows only if the host has not taken it: only then is it certain that the task will not
+// be done.
 func (r *Relay) expire(e *pendingTask) {
 	r.mu.Lock()
 	over := e.isOver()

@@ -44,7 +44,7 @@ type Placement struct {
 	Present func(hostID string) bool
 }
 
-// PlacementOf returns the placement by the objects of a registry.
+// PlacementOf returns the Placement for the objects of a registry.
 func PlacementOf(s *store.Store, present func(hostID string) bool) Placement {
 	return Placement{
 		Hosts: s.Hosts, Pools: s.Pools, Types: s.Types, Volumes: s.Volumes, Instances: s.Instances, Attachments: s.Attachments,
@@ -184,8 +184,9 @@ func (p Placement) First(ctx context.Context, names []string) (api.Host, error) 
 	return p.Host(ctx, names[0])
 }
 
-// Attachment returns the host and the id of the attachment that ref names. It finds an attachment
-// that a migration has ended by that migration, so that a repeated call finds its answer.
+// Attachment returns the host and the id of the attachment that ref names. For an attachment that
+// a migration has ended, it returns the migration's host, so that a repeated call finds its answer
+// there.
 func (p Placement) Attachment(ctx context.Context, ref string) (h api.Host, id string, err error) {
 	a, err := p.Attachments.Get(ctx, ref, everything)
 	if err == nil && a.Host == "" {

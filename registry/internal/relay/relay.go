@@ -98,8 +98,8 @@ type Config struct {
 	AnswerTimeout, Absence time.Duration
 }
 
-// Relay passes calls to hosts. It is safe for concurrent use. It uses the monotonic clock of this
-// process: after a restart no host is present until it polls.
+// Relay passes calls to hosts. It is safe for concurrent use. After a restart of the registry no
+// host is present until it polls.
 type Relay struct {
 	cfg   Config
 	began time.Time
@@ -138,7 +138,6 @@ type Request struct {
 	Change bool
 	Key    string
 	// Wait is how long the host may wait for the end of an op before it answers a query of the op.
-	// A host without this feature answers at once.
 	Wait time.Duration
 	// Asked is the request as its caller made it, for comparison with a repeated request: it may
 	// have names where Path and Body have ids. The zero value means that they are the same.

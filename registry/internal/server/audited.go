@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// audited has the names, in the audit trail, of the routes with audited refusals: they take
-// something away from a host that cannot be asked.
+// audited has the routes with audited refusals, and their names in the audit trail. These routes
+// take something away from a host that cannot be asked.
 var audited = map[string]string{
 	routes.FenceHost.String():        "host.fence",
 	routes.ForgetHost.String():       "host.forget",
@@ -51,7 +51,7 @@ func clip(text string) string {
 	return text
 }
 
-// drastic is change for routes with audited refusals.
+// drastic is like change, for the routes of audited.
 func drastic[In, Out any](trail *refusals, route routes.Route[In, Out], do func(context.Context, store.Call, string, In) (Out, error)) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		call, in, err := readChange[In](r)

@@ -43,9 +43,9 @@ func readCall(r *http.Request) (store.Call, error) {
 	return call, nil
 }
 
-// whoIs returns the caller for the audit trail; for a daemon also the requester in the caller
-// header. That header of other callers is ignored: any member of a socket's group could name
-// another user.
+// whoIs returns the caller for the audit trail. For a daemon it adds the user who made the
+// request, from the caller header. From other callers this header is ignored: any member of a
+// socket's group could name another user.
 func whoIs(r *http.Request) string {
 	who, said := identityOf(r), r.Header.Get(api.CallerHeader)
 	if id, ok := mtls.IdentityOf(r.Context()); ok && id.Kind != mtls.KindHost {

@@ -18,7 +18,8 @@ type eventAPI struct {
 	trail *store.Trail
 }
 
-// list answers with the audit trail after since, or follows it until the client disconnects.
+// list answers with the events after the query parameter since, or follows the audit trail until
+// the client disconnects.
 func (s *eventAPI) list(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	since, err := sequence(query)

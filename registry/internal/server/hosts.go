@@ -17,8 +17,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// maxWait bounds a long poll. It equals the longest report interval (package store). TCP detects a
-// dead connection earlier.
+// maxWait bounds a long poll. It equals the longest report interval (package store).
 const maxWait = 5 * time.Minute
 
 // report handles a host's report. The path, the body and the certificate must have the same host

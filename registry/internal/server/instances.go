@@ -24,8 +24,8 @@ type instanceAPI struct {
 	targets   *targets
 }
 
-// transition moves an instance between its host and the shelf. The answer has the members
-// of api.ShelvedInstance.
+// transition moves an instance between its host and the shelf, the registry's data of instances
+// without a host. The answer has the members of api.ShelvedInstance.
 func (s *instanceAPI) transition(w http.ResponseWriter, r *http.Request) error {
 	call, in, err := readChange[api.InstanceTransition](r)
 	if err != nil {

@@ -37,7 +37,7 @@ type open struct {
 	users int
 }
 
-// enter takes a slot for a request of the caller. leave must be called at its end.
+// enter takes a slot for a request of the caller. leave must be called at the request's end.
 func (l *limits) enter(ctx context.Context, caller string, lasts bool) (leave func(), err error) {
 	o := l.use(caller)
 	if lasts {

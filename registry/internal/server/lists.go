@@ -29,13 +29,13 @@ var (
 
 type walk[T any] func(r *http.Request, after string, do ledger.Visit[T]) error
 
-// list returns a route that answers with a page of the objects that each visits, or with all to a
-// caller that does not support pages.
+// list returns a route that answers with a page of the objects that the function each visits, or
+// with all to a caller that does not support pages.
 func list[T any](route routes.Route[routes.None, []T], each walk[T]) httpjson.Route {
 	return listFilled(route, each, nil)
 }
 
-// listFilled is list with fill called for each object after the read.
+// listFilled is like list, and replaces each object after the read by the result of fill.
 func listFilled[T any](route routes.Route[routes.None, []T], each walk[T], fill func(context.Context, T) T) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		found := page[T]{bound: ofWhole}
@@ -93,7 +93,8 @@ func (p *page[T]) add(key string, thing T) (more bool, err error) {
 	return true, nil
 }
 
-// filled returns the page with the results of fill for its objects, as far as the bound allows.
+// filled returns the page with each object replaced by the result of fill. If the results exceed
+// the bound, it omits the last ones.
 func (p *page[T]) filled(fill func(T) T) (page[T], error) {
 	out := page[T]{bound: p.bound}
 	for _, r := range p.rows {

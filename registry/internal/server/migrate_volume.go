@@ -38,8 +38,8 @@ func (s *volumeAPI) migrate(w http.ResponseWriter, r *http.Request) error {
 	return routes.MigrateVolume.Write(w, http.StatusAccepted, m)
 }
 
-// actingViewer returns the viewer that bounds a caller's requests: a host may name what it sees, an
-// administrator everything.
+// actingViewer returns the viewer for a caller's requests: a host may name objects that it sees,
+// an administrator all objects.
 func actingViewer(r *http.Request, call store.Call) store.Viewer {
 	if call.Administers() {
 		return store.Viewer{}

@@ -69,8 +69,7 @@ const (
 	registryCaller = "the registry"
 )
 
-// watch streams the state of a migration, now and at every change, until it ends. The
-// first line is the present state, so a disconnected client can ask again.
+// watch streams the state of a migration, now and at every change, until it ends.
 func (s *migrationAPI) watch(w http.ResponseWriter, r *http.Request) error {
 	id, viewer := httpjson.Reference(r), viewerOf(r)
 	return s.streams.send(w, r, func(ctx context.Context) (api.Event, bool, error) {

@@ -149,7 +149,7 @@ func (s *forwarder) ask(r *http.Request, asked workflow.TaskRequest, key string,
 	return s.relay.Do(r.Context(), req)
 }
 
-// askedBefore returns the earlier call with this key. If there is none, the call has no path.
+// askedBefore returns the earlier call with this key, or a call without a path if there is none.
 func (s *forwarder) askedBefore(ctx context.Context, key string) (relay.Request, error) {
 	if key == "" {
 		return relay.Request{}, nil

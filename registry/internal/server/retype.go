@@ -90,8 +90,8 @@ func (s *retypeAPI) plan(r *http.Request, call store.Call, in api.VolumeRetype) 
 	return out, err
 }
 
-// move returns the call that moves a volume with its new type, or that plans the move; path
-// selects which.
+// move returns the call that moves a volume with its new type, or the call that plans the move, as
+// path selects.
 func (s *retypeAPI) move(ctx context.Context, plan store.RetypePlan, in api.VolumeRetype, path string) (req relay.Request, err error) {
 	host, err := s.targets.placement.Mover(ctx, plan.Volume, plan.ToPool)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// views completes migrations with their last reported progress.
+// views adds to migrations their last reported progress.
 type views struct {
 	migrations *store.Migrations
 	progress   *store.Progress
@@ -42,7 +42,7 @@ func (s *views) migration(ctx context.Context, ref string, as store.Viewer) (api
 var followed = []api.MigrationState{api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied}
 
 // withProgress adds to an open migration its last reported progress. Locations and host stay as
-// the registry has them; the state too, unless the host may be ahead.
+// the registry has them. So does the state, unless the host may be in a later one.
 func (s *views) withProgress(ctx context.Context, m api.Migration) api.Migration {
 	if m.LedByRegistry() {
 		return s.pausedNow(ctx, m)
@@ -79,8 +79,8 @@ func withHostView(m, host api.Migration) api.Migration {
 	return m
 }
 
-// pausedNow completes a move that the registry leads: the copy host reports the progress, and the
-// hosts that it waits for are looked up.
+// pausedNow adds to a move that the registry leads the progress, which the copy host reports, and
+// the disconnected hosts that the move waits for.
 func (s *views) pausedNow(ctx context.Context, m api.Migration) api.Migration {
 	live, ok := s.progress.Of(m.ID)
 	switch {
@@ -118,8 +118,8 @@ func ends(phase workflow.PausePhase) bool {
 	return phase == workflow.PauseCancelling || phase == workflow.PauseRestoring
 }
 
-// waitsFor names the disconnected hosts that a move led by the registry waits for, nil if there are
-// none. A failure to find out must not fail the view.
+// waitsFor names the disconnected hosts that a move led by the registry waits for, nil if there
+// are none or if this is unknown.
 func (s *views) waitsFor(ctx context.Context, id string) *api.Error {
 	p, err := s.pauses.Get(ctx, id)
 	if err != nil {

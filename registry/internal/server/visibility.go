@@ -55,8 +55,8 @@ func (s *hostAPI) listPools(ctx context.Context, as store.Viewer) ([]api.Pool, e
 	return slices.DeleteFunc(all, func(p api.Pool) bool { return p.Host != h.Name }), nil
 }
 
-// showPool answers with a pool of the host in the query, or of the only host that has it. A host
-// gets its own.
+// showPool answers with a pool of the host in the query, or of the only host that has it. For a
+// host, the default is its own pool.
 func (s *hostAPI) showPool(r *http.Request, query url.Values) (api.Pool, error) {
 	ref := query.Get(hostParameter)
 	if own := viewerOf(r).HostID; own != "" {

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// which asks the host of a volume which copy is the good one. If the host is fenced, the answer has
-// the registry's own knowledge and names no copy.
+// which asks the host of a volume which copy has every write. If the host is fenced, the answer
+// has only the registry's own knowledge and names no copy.
 func (s *volumeAPI) which(route httpjson.Route) httpjson.Route {
 	ask := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
