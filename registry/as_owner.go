@@ -83,7 +83,6 @@ func (o databaseOwner) mayMakeIn(dir string) bool {
 	return err == nil && o.may(dir, 0o3) && o.mayReach(dir) && o.mayReach(resolved)
 }
 
-// mayReach reports whether the user may search each directory above dir.
 func (o databaseOwner) mayReach(dir string) bool {
 	for dir != "/" {
 		if dir = filepath.Dir(dir); !o.may(dir, 0o1) {

@@ -25,13 +25,13 @@ const (
 	maxDerivedKeyLength = 192
 )
 
-// Decode reads the body of r, one JSON document of at most 1 MiB, into v. Its members must be
-// fields of v's type, each at most once and with its exact name, and include all required ones. An
-// empty body counts as a document without members. If v has a method Check, Decode calls it. All
-// other errors are invalid_argument, and name the fault and its place.
+// Decode reads the body of r, one JSON document of at most 1 MiB, into v. The document's members
+// must be fields of v's type, each at most once and with its exact name, and include all required
+// ones. An empty body counts as a document without members. If v has a method Check, Decode
+// returns its result. All other errors are invalid_argument, and name the fault and its place.
 //
 // If the sender announces a newer protocol, Decode ignores unknown members: NewHandler has refused
-// requests that need an unknown feature (protocol.Needs).
+// requests that need a feature which this program lacks (protocol.Needs).
 func Decode(r *http.Request, v any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, MaxBodyBytes))
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 // namespace.
 const overflowUID = 65534
 
-// Peer is the process at the other end of a Unix socket, as the kernel knew it when it connected.
-// PID is for the audit trail, never for a decision: it may be reused.
+// Peer is the process at the other end of a Unix socket, as the kernel knew the process when it
+// connected. PID is for the audit trail, never for a decision: it may be reused.
 type Peer struct {
 	UID    uint32
 	GID    uint32

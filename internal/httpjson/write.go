@@ -47,7 +47,7 @@ func WriteAll(w http.ResponseWriter, status int, nouns ...Noun) error {
 
 var documentHead = fmt.Sprintf(`{"schema_version":%d`, api.SchemaVersion)
 
-// document is a buffer for an answer, which is reused.
+// document is a reusable buffer for an answer.
 type document struct {
 	text   bytes.Buffer
 	values *json.Encoder // into text

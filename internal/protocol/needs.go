@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// tagNeeds is the tag of a request's field with the feature that the receiver must have if the
-// field is set: without the feature, the receiver would do something else than requested. "-"
-// means that a receiver may ignore the field.
+// tagNeeds is the tag of a request's field that names the feature which the receiver must have if
+// the field is set: without it, the receiver would do something else than requested. "-" means
+// that a receiver may ignore the field.
 const tagNeeds = "needs"
 
 const ignorable = "-"
@@ -102,7 +102,7 @@ func RequiredBy(h http.Header) []string {
 }
 
 // Check returns an error if a program with this announcement lacks a needed feature. program is
-// its name in the message.
+// the program's name in the message.
 func (a Announcement) Check(program string, needs []string) error {
 	lacking := a.Lacks(needs)
 	if len(lacking) == 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// nouns are the nouns that differ from the name of their type. A ShelvedInstance is the whole
-// answer; its route declares the members.
+// nouns has the exceptions of nounOf: types with another name for the answer's member. A
+// ShelvedInstance is the whole answer; its route declares the members.
 var nouns = map[reflect.Type]string{
 	reflect.TypeFor[None]():                "",
 	reflect.TypeFor[api.ShelvedInstance](): "",

@@ -48,7 +48,7 @@ func (r Route[In, Out]) WithoutBody() Route[None, Out] {
 	return Route[None, Out](r)
 }
 
-// Body returns the body that a client sends: the value in, or nil if its type is None.
+// Body returns its argument as the body of a client's request, or nil if its type is None.
 func (r Route[In, Out]) Body(in In) any {
 	if _, none := any(in).(None); none {
 		return nil

@@ -135,7 +135,7 @@ func (p *probe) failure() error {
 	return p.err
 }
 
-// Up reports whether the last try of the named probe succeeded, and none hangs now.
+// Up reports whether the last try of the named probe succeeded, and no try hangs now.
 func (h *Health) Up(name string) bool {
 	for _, p := range h.probes {
 		if p.Name == name {

@@ -107,7 +107,6 @@ func (m *Metrics) Checks() []api.Check {
 	}
 	advice := "`ss -ltnp` says which program has the address; end it, or set metrics_listen"
 	if errors.Is(m.trouble, syscall.EAFNOSUPPORT) {
-		// The packaged units forbid the program to open an address, so systemd has to.
 		program := filepath.Base(os.Args[0])
 		advice = fmt.Sprintf("the unit of this program has no network of its own, so systemd opens the address: `%s` with the lines [Socket], ListenStream= and ListenStream=%s; then `%s` and `%s`",
 			shell.Line("systemctl", "edit", program+"-metrics.socket"), m.address,

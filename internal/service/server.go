@@ -58,7 +58,6 @@ func SocketServer(path string, gid int, h http.Handler, log *slog.Logger) *Serve
 }
 
 // TLSServer serves h over TLS at the TCP address, on the socket that systemd opened there, if any.
-// http.Request.TLS identifies the peer of a request.
 func TLSServer(address string, t TLS, h http.Handler, log *slog.Logger) *Server {
 	s := newServer("TLS "+address, h, log, maxTLSConnections, func(ctx context.Context) (net.Listener, error) {
 		if l, err := handedOver("tcp", address); l != nil || err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // follow checks the migration of a moving volume. If the migration's id is unknown, it repeats the
-// request to the host under the same key.
+// request to the host under the same idempotency key.
 func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error {
 	if v.MigrationID == "" {
 		l.ask(ctx, d, v)
@@ -196,7 +196,7 @@ func (l *Loop) refused(ctx context.Context, d api.Drain, v api.DrainVolume, refu
 	return l.settle(ctx, d, v, api.DrainVolumeSkipped, refused)
 }
 
-// leaving returns the migration of another requester that takes the volume out of the pool, if
+// leaving returns the migration that takes the volume out of the pool for another requester, if
 // that migration is the reason of the refusal. later means to try again, because the migration has
 // ended since or will leave the volume in the pool.
 func (l *Loop) leaving(ctx context.Context, d api.Drain, v api.DrainVolume, refused *api.Error) (id string, later bool, err error) {

@@ -37,8 +37,8 @@ type History struct {
 	doubts map[string]Shown
 }
 
-// New returns a history with the id and the timeline of now, the key for signatures, and the
-// stored proofs that the database was restored from a backup.
+// New returns a history with the id and the timeline of the mark now, the key for signatures, and
+// the stored proofs that the database was restored from a backup.
 func New(now api.RegistryMark, key []byte, proofs []Shown) *History {
 	h := &History{now: now, key: key, proofs: map[string]Shown{}, doubts: map[string]Shown{}}
 	for _, p := range proofs {

@@ -142,8 +142,8 @@ func (c *Cache) Row(id string) (row Row, found bool) {
 	return s.Row, true
 }
 
-// Update caches the values of a report that are not stored, and reports whether its other values,
-// with this digest, are already stored.
+// Update caches the values of a report that are not stored at once, and reports whether its other
+// values, with this digest, are already stored.
 func (c *Cache) Update(in api.HostReport, digest string) (stored bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

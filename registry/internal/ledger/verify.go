@@ -22,9 +22,9 @@ func (l *Ledger) LastAudit() (AuditCheck, bool) {
 	return AuditCheck{}, false
 }
 
-// VerifyAudit reads the trail as of the call. It returns the number of events, or an error that
-// names the first changed or missing event. It cannot detect from the trail alone that its stored
-// end was cut off.
+// VerifyAudit verifies the hashes of the trail as of the call. It returns the number of events, or
+// an error that names the first changed or missing event. It cannot detect from the trail alone
+// that its stored end was cut off.
 func (l *Ledger) VerifyAudit(ctx context.Context) (int64, error) {
 	n, err := l.verifyAudit(ctx, l.writer.stored.Load())
 	if ctx.Err() == nil {
@@ -33,7 +33,6 @@ func (l *Ledger) VerifyAudit(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// verifyAudit checks the trail, with one event in memory at a time.
 func (l *Ledger) verifyAudit(ctx context.Context, end int64) (n int64, err error) {
 	var prev []byte
 	for n < end {

@@ -288,8 +288,8 @@ func attempt(ctx context.Context, tx *Tx, c submission) (refused, broken error) 
 	return refused, tx.endChange(ctx, refused == nil)
 }
 
-// runChange turns a panic into the change's own error: it would end the writer, which every change
-// needs.
+// runChange turns a panic into the change's own error: the panic would end the writer, which every
+// change needs.
 func runChange(ctx context.Context, tx *Tx, c submission) (err error) {
 	defer func() {
 		if what := recover(); what != nil {

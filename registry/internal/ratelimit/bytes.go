@@ -60,7 +60,6 @@ func (b *Bytes) leftOf(a *account, now time.Time) float64 {
 	return min(b.burst, a.left+max(0, now.Sub(a.at).Seconds())*b.perSecond)
 }
 
-// dropIdle forgets the callers with a full budget, if there are many callers.
 func (b *Bytes) dropIdle(now time.Time) {
 	if len(b.callers) < manyCallers {
 		return

@@ -59,7 +59,7 @@ func (l *Loop) Every() time.Duration { return l.every }
 // Ready implements service.Task.
 func (l *Loop) Ready() <-chan struct{} { return l.ready }
 
-// Run reconciles until ctx ends. Hosts continue the work that they have begun.
+// Run reconciles until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
 	close(l.ready)
 	defer l.wait()

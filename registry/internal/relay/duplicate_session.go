@@ -25,8 +25,8 @@ type sessions struct {
 	back, duplicated time.Time
 }
 
-// note records a poll of a session, and reports whether it proves a new duplicate: a replaced
-// session has returned twice. A single return may be a late poll of a dead daemon.
+// note records a poll of a session, and reports whether it proves a new duplicate: a session that
+// another had replaced has returned twice. A single return may be a late poll of a dead daemon.
 func (s *sessions) note(session string) (news bool) {
 	at := slices.Index(s.seen, session)
 	newest := len(s.seen) - 1

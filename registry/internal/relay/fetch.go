@@ -11,12 +11,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Fetch returns the tasks of a host. If there are none, it waits for the first, at most as long as
-// wait. session identifies the daemon's process: a new process gets every unanswered task again. A
-// new poll of a host ends the previous one without tasks, because the previous connection may be
-// dead. Two daemons that alternate as one host get a conflict (DuplicateSessions). admit may
-// refuse the host. It is called during the poll, so that EndPoll can end the poll if the result of
-// admit changes.
+// Fetch returns the tasks of a host. If there are none, it waits for the first, at most for the
+// time wait. session identifies the daemon's process: a new process gets every unanswered task
+// again. A new poll of a host ends the previous one without tasks, because the previous connection
+// may be dead. Two daemons that alternate as one host get a conflict (DuplicateSessions). admit
+// may refuse the host. It is called during the poll, so that EndPoll can end the poll if the
+// result of admit changes.
 func (r *Relay) Fetch(ctx context.Context, call store.Call, hostID, session string, wait time.Duration, admit func() error) ([]api.Task, error) {
 	if err := r.admitSession(ctx, hostID, session); err != nil {
 		return nil, err

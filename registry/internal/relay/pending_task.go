@@ -36,7 +36,7 @@ func (r *Relay) join(id, hostName string) *pendingTask {
 }
 
 // leave ends a caller's wait. It removes a task without callers, except a change that its host may
-// fetch: it is made even if its caller has left.
+// fetch: the change is made even if its caller has left.
 func (r *Relay) leave(e *pendingTask) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -114,7 +114,7 @@ func (p Placement) Mover(ctx context.Context, v api.Volume, toPool string) (api.
 	return p.First(ctx, hosts)
 }
 
-// Lost returns the host of a volume if it is fenced and no other host can be asked.
+// Lost returns the host of a volume if that host is fenced and no other host can be asked.
 func (p Placement) Lost(ctx context.Context, v api.Volume) (host api.Host, lost bool, err error) {
 	names, err := p.hostsOf(ctx, v)
 	if err != nil {
@@ -173,8 +173,8 @@ func (p Placement) reaching(ctx context.Context, v api.Volume) ([]string, error)
 	return names, nil
 }
 
-// First returns the first host that can be asked now. If there is none, it returns the first host,
-// so that the caller's error names it. names must not be empty.
+// First returns the first of the named hosts that can be asked now. If there is none, it returns
+// the first host, so that the caller's error names it. names must not be empty.
 func (p Placement) First(ctx context.Context, names []string) (api.Host, error) {
 	for _, name := range names {
 		if h, err := p.Host(ctx, name); err == nil && p.Present(h.ID) {

@@ -18,8 +18,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// pendingTask is a task with waiting callers, or for its host to fetch. The relay's mu guards its
-// fields; answer and err are set before over is closed and do not change afterwards.
+// pendingTask is a task that callers wait for, or that its host may fetch. The relay's mu guards
+// its fields; answer and err are set before over is closed and do not change afterwards.
 type pendingTask struct {
 	id      string
 	name    string // the host's, for messages

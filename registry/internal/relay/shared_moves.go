@@ -16,7 +16,6 @@ type SharedMoves struct {
 	Pauses, LiveMoves interface {
 		Register(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string) (api.Migration, error)
 	}
-	// Relay knows which hosts are present.
 	Relay *Relay
 }
 

@@ -15,8 +15,8 @@ import (
 )
 
 // readCall returns the caller of a change. Over TLS the caller is the certificate's identity, and
-// a host header must not differ. Over the Unix socket the caller is the peer, or the host in the
-// headers of a local daemon.
+// a host header must name the same host. Over the Unix socket the caller is the peer, or the host
+// in the headers of a local daemon.
 func readCall(r *http.Request) (store.Call, error) {
 	hostID := viewerOf(r).HostID
 	readKey := httpjson.IdempotencyKey

@@ -13,7 +13,7 @@ import (
 )
 
 // migrate passes a migration to a host. The registry itself leads a move with all guests paused
-// and a live move; their answer has only the migration.
+// and a live move; their answer has the migration and no op.
 func (s *volumeAPI) migrate(w http.ResponseWriter, r *http.Request) error {
 	call, err := readCall(r)
 	if err != nil {

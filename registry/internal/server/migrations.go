@@ -36,7 +36,7 @@ func (s *migrationAPI) each(r *http.Request, after string, do ledger.Visit[api.M
 }
 
 // show returns a migration. If it has ended, show also asks the host, if connected: only the
-// host's journal has the cost of the migration.
+// host's journal has some final values, such as the stalls of the guest.
 func (s *migrationAPI) show(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.views.migration(ctx, ref, as)
 	if err == nil && m.LedByRegistry() {

@@ -112,7 +112,7 @@ func readBody[In any](r *http.Request) (in In, body []byte, err error) {
 }
 
 // pass passes a request to a host and answers with the host's answer. A request with a known key
-// goes to the same host in the same form as before, even if names or places have changed.
+// goes to the same host in the same form as before, even if names or locations have changed.
 func (s *forwarder) pass(w http.ResponseWriter, r *http.Request, asked workflow.TaskRequest, key string, find resolve) error {
 	status, body, err := s.ask(r, asked, key, find)
 	if err != nil {

@@ -79,8 +79,8 @@ func withHostView(m, host api.Migration) api.Migration {
 	return m
 }
 
-// pausedNow adds to a move that the registry leads the progress, which the copy host reports, and
-// the disconnected hosts that the move waits for.
+// pausedNow completes the view of a move that the registry leads, with the progress that the copy
+// host reports, and with the disconnected hosts that the move waits for.
 func (s *views) pausedNow(ctx context.Context, m api.Migration) api.Migration {
 	live, ok := s.progress.Of(m.ID)
 	switch {
