@@ -10,15 +10,16 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// The subjects of calls of the copy host; other subjects are instances and hosts (hostop.Subject).
+// The subjects (hostop.Subject) of calls to the copy host. Other subjects are ids of instances and
+// hosts.
 const (
 	workCopy  = "copy"
 	workCheck = "check"
 	workDrop  = "drop"
 )
 
-// mostAttempts bounds the attempts of a call after which the move can still be cancelled, because
-// saved guests wait for it.
+// mostAttempts is how often a call to a host is tried before the loop cancels the move. Saved
+// guests cannot run meanwhile.
 const mostAttempts = 5
 
 // checkCopy makes the copy host check that it can copy, before anything changes.
@@ -57,8 +58,8 @@ func (l *Loop) copy(ctx context.Context, p *workflow.Pause) error {
 	return nil
 }
 
-// flip makes dst the volume's location. If the store refuses dst, because it is taken or has
-// another size, flip cancels the move.
+// flip makes dst the volume's location. If the store refuses dst, for example because another
+// volume uses it, flip cancels the move.
 func (l *Loop) flip(ctx context.Context, p *workflow.Pause, dst *api.Location) error {
 	if dst == nil {
 		return l.cancel(ctx, p, api.Errorf(api.CodeInternal, "host %s has copied volume %s and does not say where to", p.CopyHost.Name, p.Migration.VolumeName))

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// drop makes the copy host remove p.DropEnd: src or dst, whichever the volume is not at. Do not
-// call it for a move that waits for an operator.
+// drop makes the copy host remove the image that p.DropEnd names: src of a completed move, or dst
+// of a cancelled move. Do not call it for a move that waits for an operator.
 func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 	if p.DropEnd == api.DropDst {
 		made, err := l.mayBeMade(ctx, p)

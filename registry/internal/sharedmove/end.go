@@ -9,7 +9,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// resume restores the instances, and reports whether it has just allowed the hosts to resume them.
+// resume restores the instances (wakeAll). It returns true if it has just allowed the hosts to
+// resume them, because all are restored.
 func (l *Loop) resume(ctx context.Context, p *workflow.Pause) (bool, error) {
 	if err := l.wakeAll(ctx, p); err != nil {
 		return false, err
@@ -21,8 +22,8 @@ func (l *Loop) resume(ctx context.Context, p *workflow.Pause) (bool, error) {
 	return true, err
 }
 
-// end restores and resumes the instances, makes the copy host remove p.DropEnd, and then finishes
-// the move. dst may be removed before.
+// end restores and resumes the instances, makes the copy host remove the image that p.DropEnd
+// names, and then finishes the move. It may remove dst before the instances are resumed.
 func (l *Loop) end(ctx context.Context, p *workflow.Pause) error {
 	if resumed, err := l.resume(ctx, p); resumed || err != nil {
 		return err

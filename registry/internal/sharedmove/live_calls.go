@@ -13,7 +13,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// callHost makes a call of a host. It first finds out the result of the host's previous call.
+// callHost makes a call to a host. If the result of the previous call to the host is unknown, it
+// only finds out that result.
 func (l *Loop) callHost(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall) error {
 	if h.State == workflow.LiveAsked && h.Call != c {
 		return l.settleCall(ctx, p, h)
@@ -38,8 +39,8 @@ func (l *Loop) askHost(ctx context.Context, p *workflow.Pause, h workflow.LiveHo
 	return l.hosts(p).AskSurely(ctx, liveRequest(p, h, c))
 }
 
-// answer records the result of a call. stop is an error after which the host gets no calls until
-// an operator acts.
+// answer records the result of a call. If stop is not nil, the host gets no more calls until an
+// operator acts.
 func (l *Loop) answer(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall, v hostop.Outcome, stop *api.Error) error {
 	a := workflow.LiveAnswer{Done: v.Failed == nil, Worked: v.Op.Took(), Error: stop}
 	if found := v.Op.Live; a.Done && found != nil {
@@ -103,8 +104,9 @@ var doing = map[workflow.LiveVerb]string{
 	workflow.LiveLast: "copy what was written last", workflow.LiveEnd: "end the copying", workflow.LiveUntrack: "end following the writes",
 }
 
-// settleCall records the result of a host's previous call that is no longer needed. It withdraws
-// the call if the host has not fetched it, and otherwise waits for its end.
+// settleCall records the result of the last call to a host, after the move has begun to need
+// another call. It withdraws the last call if the host has not fetched it, and otherwise waits for
+// the result.
 func (l *Loop) settleCall(ctx context.Context, p *workflow.Pause, h workflow.LiveHost) error {
 	v := hostop.Outcome{Failed: api.Errorf(api.CodeConflict, "withdrawn")}
 	if h.Call.Verb != workflow.LiveCheck {
@@ -120,8 +122,9 @@ func (l *Loop) settleCall(ctx context.Context, p *workflow.Pause, h workflow.Liv
 	return l.answer(ctx, p, h, h.Call, v, nil)
 }
 
-// hasten makes a host end a copy that is no longer needed; settleCall finds out its result. Each
-// request has a new id, because the host may refuse it temporarily.
+// hasten makes a host end a copy that is no longer needed; settleCall finds out the copy's result.
+// Each request has a new id: a repeated id would repeat the first answer, perhaps a temporary
+// refusal.
 func (l *Loop) hasten(ctx context.Context, p *workflow.Pause, h workflow.LiveHost) {
 	if h.Call.Verb != workflow.LiveRound && h.Call.Verb != workflow.LiveLast {
 		return

@@ -11,11 +11,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// fewUnits is the number of a host's dirty units below which another round is not worthwhile.
+// fewUnits is the number of dirty units (blocks of Live.UnitBytes) of a host below which another
+// round of copying is not worthwhile.
 const fewUnits = 64
 
-// standstill is the RAM of a host's guests, and the time to save and restore it by earlier
-// measurements; 0 if unknown.
+// standstill has the RAM of a host's guests in bytes, and the time to save and to restore it,
+// estimated from earlier measurements; 0 if unknown.
 type standstill struct {
 	bytes         int64
 	save, restore time.Duration
@@ -42,8 +43,8 @@ func (l *Loop) standstills(ctx context.Context, p *workflow.Pause) (map[string]s
 	return all, nil
 }
 
-// tooMuchRAM returns a refusal if saving and restoring a host's RAM alone takes longer than the
-// allowed pause.
+// tooMuchRAM returns a refusal if a host needs longer than the allowed pause just to save and
+// restore its guests' RAM.
 func tooMuchRAM(p *workflow.Pause, ram map[string]standstill) *api.Error {
 	for _, h := range p.Live.Hosts {
 		of := ram[h.ID]
@@ -57,8 +58,8 @@ func tooMuchRAM(p *workflow.Pause, ram map[string]standstill) *api.Error {
 	return nil
 }
 
-// mayPause reports whether a pause now fits into the allowed time. In a pause a host copies the
-// remaining writes while it saves RAM, and then restores RAM.
+// mayPause reports whether a pause of the guests would now fit into the allowed time. In a pause a
+// host copies the remaining dirty units while it saves RAM, and then restores RAM.
 func mayPause(l *workflow.Live, ram map[string]standstill) bool {
 	for _, h := range l.Hosts {
 		if h.Dirty < fewUnits*l.UnitBytes {

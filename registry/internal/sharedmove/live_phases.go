@@ -46,7 +46,7 @@ func notResumed(p *workflow.Pause) *api.Error {
 }
 
 // beginMaking begins to make dst. It cancels the move if saving and restoring the guests' RAM
-// exceeds the allowed pause.
+// takes longer than the allowed pause.
 func (l *Loop) beginMaking(ctx context.Context, p *workflow.Pause) error {
 	ram, err := l.standstills(ctx, p)
 	if err != nil {
@@ -58,7 +58,8 @@ func (l *Loop) beginMaking(ctx context.Context, p *workflow.Pause) error {
 	return l.enter(ctx, p, workflow.PauseMaking)
 }
 
-// made gets the location of dst from the copy host's repeated answer, and begins tracking.
+// made repeats the call that made dst, because the answer has dst's location, and begins to track
+// the guests' writes.
 func (l *Loop) made(ctx context.Context, p *workflow.Pause) error {
 	l.background.Go(ctx, hostop.Subject{Migration: p.Migration.ID, What: p.CopyHost.ID}, func(ctx context.Context) error {
 		for _, h := range p.Live.Hosts {
@@ -83,8 +84,8 @@ func (l *Loop) madeAt(ctx context.Context, p *workflow.Pause, copier workflow.Li
 	return l.orCancel(ctx, p, err, "volume %s cannot be at its destination", p.Migration.VolumeName)
 }
 
-// afterRound suspends the guests if the rest fits into the allowed pause. Otherwise it begins
-// another round, or cancels the move if rounds make no progress.
+// afterRound suspends the guests if copying the remaining dirty units fits into the allowed pause.
+// Otherwise it begins another round, or cancels the move if rounds make no progress.
 func (l *Loop) afterRound(ctx context.Context, p *workflow.Pause) error {
 	ram, err := l.standstills(ctx, p)
 	if err != nil {
@@ -99,8 +100,8 @@ func (l *Loop) afterRound(ctx context.Context, p *workflow.Pause) error {
 	return l.enter(ctx, p, workflow.PauseSwapping)
 }
 
-// trackAgain continues after a pause that was called off: it resumes the guests, and begins to
-// track their writes again.
+// trackAgain continues after a bitmap was lost or a pause was called off: it resumes suspended
+// guests, and begins to track the guests' writes again.
 func (l *Loop) trackAgain(ctx context.Context, p *workflow.Pause) error {
 	if resumed, err := l.resume(ctx, p); resumed || err != nil || !p.LiveReady() {
 		return err

@@ -26,7 +26,7 @@ type Moves interface {
 	Changed() <-chan struct{}
 }
 
-// Phases begins the phases of a pause, and ends the moves.
+// Phases begins the phases with paused guests, and cancels or finishes moves.
 type Phases interface {
 	Suspend(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
 	Save(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
@@ -37,7 +37,7 @@ type Phases interface {
 	Finish(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
 }
 
-// Results records the results of calls about instances, and of the copy host's.
+// Results records the results of the calls about instances, and of the calls to the copy host.
 type Results interface {
 	SetInstance(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, g workflow.PauseInstance) (workflow.Pause, error)
 	SetCopy(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, attempt int, dropEnd string, why *api.Error) (workflow.Pause, error)
@@ -52,7 +52,7 @@ type LiveMoves interface {
 	Again(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, why *api.Error) (workflow.Pause, error)
 }
 
-// Rates has measured rates of saves and restores.
+// Rates has the measured rates of saving and restoring guests' RAM.
 type Rates interface {
 	Memory(ctx context.Context, host string, bytes int64) (workflow.MemoryRate, error)
 }

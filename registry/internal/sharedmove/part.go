@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// A part is a call about each instance of a move before the copy. It takes the instances from one
-// state to the next.
+// A part is a call that a host gets about each of its instances, before the volume is at dst. It
+// takes the instance from one state to the next.
 type part struct {
 	from, to string
 	verb     string
@@ -30,7 +30,7 @@ var (
 	savePart    = part{from: workflow.PauseSuspended, to: workflow.PauseSaved, verb: "save", request: saveRequest, ask: (*hostop.Client).Ask, oneByOne: true}
 )
 
-// bring makes the hosts do a part, and reports whether instances are left.
+// bring makes the hosts do part d, and reports whether an instance has not completed it yet.
 func (l *Loop) bring(ctx context.Context, p *workflow.Pause, d *part) (left bool) {
 	begun := map[string]bool{} // by host
 	for _, g := range p.Instances {

@@ -40,8 +40,8 @@ var pauseAll = map[workflow.PausePhase]row{
 	workflow.PauseDone:       {next: (*Loop).wakeAll},
 }
 
-// live has the phases of a move while all guests write: some rows of pauseAll, and the rounds
-// before the guests are suspended.
+// live has the phases of a move while all guests write: some rows of pauseAll, and the rounds of
+// copying before the guests are suspended.
 var live = with(pauseAll, map[workflow.PausePhase]row{
 	workflow.PauseChecking: {stop: fenced, barrier: workflow.Pause.LiveReady, next: (*Loop).beginMaking},
 	workflow.PauseMaking:   {stop: fenced, barrier: workflow.Pause.LiveReady, next: (*Loop).made},
@@ -88,8 +88,8 @@ func (l *Loop) advance(ctx context.Context, p *workflow.Pause) error {
 	return r.next(l, ctx, p)
 }
 
-// suspendWithin is how long suspended guests wait for the last one. No guest is saved yet, so all
-// can be resumed without loss.
+// suspendWithin is how long suspended guests wait for the last guest to be suspended. No guest is
+// saved yet, so all can be resumed without loss.
 const suspendWithin = 10 * time.Second
 
 // lateToSuspend gives up after suspendWithin: a live move begins again, any other is cancelled.

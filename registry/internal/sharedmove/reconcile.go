@@ -20,7 +20,7 @@ func New(c Config) *Loop {
 }
 
 // reconcile advances every open move as far as possible now. A conflict means that the move has
-// changed since, and the next round tries again.
+// changed since it was read; the next call tries again.
 func (l *Loop) reconcile(ctx context.Context) error {
 	open, err := l.cfg.Moves.Open(ctx)
 	if err != nil {

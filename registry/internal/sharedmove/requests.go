@@ -9,8 +9,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// The verbs of a copy host's calls that make dst, in the ids of the calls. verbMake is for live
-// moves.
+// The verbs in the ids of the calls that make dst on the copy host. verbMake is for live moves.
 const (
 	verbCopy = "copy"
 	verbMake = "make"
@@ -69,8 +68,8 @@ func checkCopyRequest(p *workflow.Pause) hostop.Request {
 	return r
 }
 
-// placeOf returns the location of the volume, src until the flip and then dst, and the verb for
-// restoring guests there.
+// placeOf returns the present location of the volume, src or dst, and the verb for restoring
+// guests there.
 func placeOf(p *workflow.Pause) (verb string, at api.Location) {
 	if p.Phase == workflow.PauseRestoring || p.Migration.State == api.MigrationCompleted {
 		return "restore", p.Migration.Dst

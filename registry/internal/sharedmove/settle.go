@@ -10,10 +10,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// settleRest ends the work on an instance that was neither suspended nor saved in its present
-// state, and reports whether it did: no such call was made, or the call was withdrawn or refused.
-// A suspended instance becomes ready, because there is nothing to restore. Any other becomes
-// restored.
+// settleRest reports whether the next call about an instance, to suspend or to save it, was never
+// begun. It withdraws a call that the host has not fetched. Without a begun call there is nothing
+// to restore: a suspended instance becomes ready, and any other becomes restored.
 func (l *Loop) settleRest(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) (bool, error) {
 	begun, err := l.restBegun(ctx, p, g, g.SaveAttempt)
 	if begun || err != nil {
@@ -30,8 +29,8 @@ func settled(state string) string {
 	return workflow.PauseRestored
 }
 
-// restCall returns the last call that may have suspended or saved an instance in its present
-// state. No such call exists for a pending instance.
+// restCall returns the call that takes an instance out of its present state: suspend for a checked
+// instance, else save. A pending instance has had no such call.
 func restCall(p *workflow.Pause, g workflow.PauseInstance) hostop.Request {
 	if g.State == workflow.PauseChecked {
 		return suspendRequest(p, g)
@@ -39,8 +38,8 @@ func restCall(p *workflow.Pause, g workflow.PauseInstance) hostop.Request {
 	return saveRequest(p, g)
 }
 
-// restBegun reports whether a host may have begun to suspend or save an instance in one of the
-// attempts. A call that failed temporarily counts as begun, whatever the answer to the next
+// restBegun reports whether a host may have begun restCall in an attempt of this pause, up to the
+// given one. A call that failed temporarily counts as begun, whatever the answer to the next
 // attempt.
 func (l *Loop) restBegun(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, attempts int) (bool, error) {
 	for g.SaveAttempt = g.SaveFrom; g.SaveAttempt <= attempts; g.SaveAttempt++ {
@@ -51,8 +50,8 @@ func (l *Loop) restBegun(ctx context.Context, p *workflow.Pause, g workflow.Paus
 	return false, nil
 }
 
-// awaitRest waits until it is known whether an instance was suspended or saved. If it were
-// restored earlier, the call in progress could suspend or save it afterwards.
+// awaitRest waits until it is known whether an instance was suspended or saved. If the instance
+// were restored before, the call in progress could still suspend or save it afterwards.
 func (l *Loop) awaitRest(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	v, err := l.hosts(p).Ask(ctx, restCall(p, g))
 	if err != nil {
