@@ -35,8 +35,8 @@ const inPoolQuery = `SELECT v.id, v.name, l.size_bytes, h.name, 'pending', '', N
 	WHERE v.id IN (SELECT volume_id FROM locations WHERE pool = ?1 AND pool <> '' AND migration_id IS NULL
 		UNION ALL SELECT volume_id FROM locations WHERE migration_id > '' AND pool = ?1)`
 
-// addArrived adds a pending line for every volume of the pool without one, and for every moved
-// volume that is back.
+// addArrived adds to a drain a pending line for every volume of the pool that has none, and for
+// every moved volume that is back.
 func (tx *changeTx) addArrived(ctx context.Context, drainID, pool string) (int, error) {
 	arrived, err := ledger.QueryAll(ctx, tx, scanDrainVolume, inPoolQuery+` AND NOT EXISTS (
 		SELECT 1 FROM drain_volumes d WHERE d.drain_id = ?2 AND d.volume_id = v.id AND d.state <> 'moved')`, pool, drainID)

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// outsideQuery selects every placed volume that is a linked clone, is in no pool, or is in a pool
-// with the same path as another pool or a path below it. It scans all locations: for views only.
+// outsideQuery selects every existing volume that is a linked clone, is in no pool, or is in a
+// pool at or below another pool's path. It scans all locations: use it for views only.
 const outsideQuery = `SELECT v.id, v.name, h.name, ` + store.LocationColumns + `
 	FROM locations l JOIN volumes v ON v.id = l.volume_id JOIN hosts h ON h.id = v.host_id
 	WHERE l.migration_id IS NULL AND l.path <> '' AND (l.backing <> '' OR l.pool = '' OR EXISTS (

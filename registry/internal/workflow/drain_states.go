@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// drainNext has the states that an operator may request after each state.
 var drainNext = map[string][]string{
 	api.DrainRunning: {api.DrainPaused, api.DrainStopped},
 	api.DrainPaused:  {api.DrainRunning, api.DrainStopped},

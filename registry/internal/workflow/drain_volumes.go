@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RefreshVolumes adds volumes that have come into the pool to a running drain, and settles pending
-// volumes that have left it. It writes only changes.
+// RefreshVolumes adds volumes that have come into the pool to a running drain, and ends the
+// pending lines of volumes that have left it. It writes only changes.
 func (s *Drains) RefreshVolumes(ctx context.Context, call store.Call, drainID string) error {
 	d, err := s.Get(ctx, drainID)
 	if err != nil || d.State != api.DrainRunning {
@@ -71,8 +71,8 @@ func (s *Drains) current(ctx context.Context, d api.Drain) (bool, error) {
 	return true, nil
 }
 
-// NextVolumes returns the moving volumes of a drain and, if the drain runs, its pending
-// volumes. The caller may start pending volumes while fewer than Parallel move.
+// NextVolumes returns the moving volumes of a drain and, if the drain runs, its pending volumes.
+// The caller may move pending volumes while fewer than Parallel are moving.
 func (s *Drains) NextVolumes(ctx context.Context, drainID string) (moving, pending []api.DrainVolume, err error) {
 	d, err := s.Get(ctx, drainID)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Drains) NextVolumes(ctx context.Context, drainID string) (moving, pendi
 }
 
 // drainVolumeNext has the states that may follow each state of a volume. A moving volume becomes
-// pending again if its move has not begun.
+// pending again if its move could not begin.
 var drainVolumeNext = map[string][]string{
 	api.DrainVolumePending: {api.DrainVolumeMoving, api.DrainVolumeMoved, api.DrainVolumeSkipped, api.DrainVolumeFailed},
 	api.DrainVolumeMoving:  {api.DrainVolumePending, api.DrainVolumeMoved, api.DrainVolumeSkipped, api.DrainVolumeFailed},

@@ -47,7 +47,7 @@ type LiveHost struct {
 	Error *api.Error
 }
 
-// LiveCall is one call of a host. Generation and Round are 0 for a verb without them.
+// LiveCall is a call to a host. Generation and Round are 0 for a verb that does not use them.
 type LiveCall struct {
 	Verb              LiveVerb
 	Generation, Round int
@@ -74,8 +74,8 @@ const (
 // LiveState is the known result of a call.
 type LiveState string
 
-// Asked means that the host may be executing the call, done that it has succeeded, ended that it
-// has not and that the host will not continue it.
+// Asked means that the host may be executing the call, done that the call has succeeded, ended
+// that it has failed and that the host will not continue it.
 const (
 	LiveIdle  LiveState = ""
 	LiveAsked LiveState = "asked"
@@ -83,7 +83,6 @@ const (
 	LiveEnded LiveState = "ended"
 )
 
-// again reports whether two calls are equal except for the attempt.
 func (c LiveCall) again(other LiveCall) bool {
 	c.Attempt = other.Attempt
 	return c == other
@@ -117,7 +116,8 @@ func (l *Live) call(verb LiveVerb) LiveCall {
 	return LiveCall{Verb: verb, Generation: l.Generation, Round: l.Round}
 }
 
-// shares returns where the share of each host in a volume ends; inner ends are multiples of unit.
+// shares returns the end of each host's part of a volume, in bytes; all but the last are multiples
+// of unit.
 func shares(bytes, unit int64, hosts int) []int64 {
 	units := (bytes + unit - 1) / unit
 	ends := make([]int64, 0, hosts)

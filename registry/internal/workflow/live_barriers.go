@@ -12,8 +12,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// liveNext has the phases that Pass can end, and the phases that may follow each, once all hosts
-// have ended its action.
+// liveNext has the phases that Pass can end, each with the phases that may follow it.
 var liveNext = map[PausePhase][]PausePhase{
 	PauseChecking: {PauseMaking},
 	PauseTracking: {PauseCopying},
@@ -23,9 +22,9 @@ var liveNext = map[PausePhase][]PausePhase{
 	PauseLast:     {PauseSaving},
 }
 
-// Pass ends phase from and begins phase to. All hosts must have ended the action of from. At the
-// end of PauseAgain, all guests must also be resumed at src. Pass refuses if an instance runs on a
-// second host, because the writes there are not tracked.
+// Pass begins the next phase of a live move. All hosts must have completed the action of the phase
+// before, and after PauseAgain all guests must be resumed at src. Pass refuses if an instance runs
+// on a second host, because the writes there are not tracked.
 func (s *LiveMoves) Pass(ctx context.Context, call store.Call, id string, from, to PausePhase) (Pause, error) {
 	return s.pauses.change(ctx, call, id, "migration.live_"+string(to), from, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(from); err != nil {
@@ -75,7 +74,7 @@ func (p Pause) beyond(from, to PausePhase, now int64) []ledger.Step {
 	return nil
 }
 
-// Made ends the phase making after the copy host has made dst. Then tracking begins.
+// Made ends the phase making after the copy host has made dst, and begins tracking.
 func (s *LiveMoves) Made(ctx context.Context, call store.Call, id string, dst api.Location) (Pause, error) {
 	if err := validate.Location("destination", dst); err != nil {
 		return Pause{}, err
@@ -97,12 +96,13 @@ func (s *LiveMoves) Made(ctx context.Context, call store.Call, id string, dst ap
 	})
 }
 
-// mostTries bounds the fruitless copies, and the called off pauses, of a move.
+// mostTries bounds the failed copies (Live.Fruitless) and failed pauses (Live.CalledOff) of a
+// move.
 const mostTries = 3
 
-// Again begins the next generation of a move, because a bitmap is missing or not all guests could
-// be suspended. It resumes suspended guests at src. After mostTries failures it cancels the move
-// instead.
+// Again makes a live move copy the volume again, in a new generation, because a bitmap is missing
+// or not all guests could be suspended. Suspended guests are resumed at src. After mostTries
+// failures Again cancels the move instead.
 func (s *LiveMoves) Again(ctx context.Context, call store.Call, id string, phase PausePhase, why *api.Error) (Pause, error) {
 	return s.pauses.change(ctx, call, id, "migration.live_again", []any{phase, why}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(phase); err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// LiveMoves has the changes of live moves before their guests are paused.
+// LiveMoves has the changes that only live moves have.
 type LiveMoves struct{ pauses *Pauses }
 
-// LiveAnswer is the result of a call. Without Done, the call was undone, refused or withdrawn, and
-// the host will not continue it.
+// LiveAnswer is the result of a call to a host. If Done is false, the call was undone, refused or
+// withdrawn, and the host will not continue it.
 type LiveAnswer struct {
 	Done          bool
 	Dirty, Copied int64
@@ -30,7 +30,7 @@ type LiveAnswer struct {
 }
 
 // Ask records a call before it is made. It returns conflict if the move does not need this call to
-// the host in this phase, or if the host's last call may not have ended.
+// the host in this phase, or if the host may still be executing an earlier call.
 func (s *LiveMoves) Ask(ctx context.Context, call store.Call, id string, phase PausePhase, hostID string, c LiveCall) (Pause, error) {
 	return s.pauses.change(ctx, call, id, "migration.live_ask", []any{phase, hostID, c}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(phase); err != nil {

@@ -14,8 +14,9 @@ const (
 // throttled, count as writing faster than the copy.
 const LiveStalledRounds = 10
 
-// progress returns the next round's Left, Slow and Throttled. If mayThrottle, it begins after
-// slowRounds slow rounds to throttle the guests, further in each round until the pause.
+// progress returns Left, Slow and Throttled for the next round. If mayThrottle is true, the
+// guests' writes are throttled after slowRounds slow rounds, and further in each round until the
+// pause.
 func (l *Live) progress(mayThrottle bool) (left int64, slow, throttled int) {
 	for _, h := range l.Hosts {
 		left += h.Dirty

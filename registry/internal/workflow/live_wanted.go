@@ -20,9 +20,9 @@ func (p Pause) LiveNext(h LiveHost) (LiveCall, bool) {
 	return h.next(want), true
 }
 
-// LiveReady reports whether all hosts have ended the action of the phase. A host with an unknown
-// result of its last call has not (R6 of package sharedmove), unless it is fenced and the move only
-// has to end.
+// LiveReady reports whether all hosts have completed the action of the phase. A call with an
+// unknown result is not completed (R6 of package sharedmove). A fenced host need not end its
+// tracking of writes.
 func (p Pause) LiveReady() bool {
 	for _, h := range p.Live.Hosts {
 		if _, left := p.LiveNext(h); left {
@@ -36,8 +36,8 @@ func (p Pause) notReady() error {
 	return api.Errorf(api.CodeConflict, "not all hosts of migration %s have done what phase %s asks of them", p.Migration.ID, p.Phase).With("phase", p.Phase)
 }
 
-// MayWake reports whether the guests of a host may be restored. If the host may have a bitmap, a
-// call to remove it must have succeeded or failed before.
+// MayWake reports whether the guests of a host may be restored. If the host may have dirty bitmaps
+// of the move, a call to remove them must have succeeded or failed before.
 func (p Pause) MayWake(hostID string) bool {
 	if p.Live == nil || p.Phase != PauseRestoring && p.Phase != PauseCancelling {
 		return true

@@ -38,7 +38,7 @@ const memoryRateQuery = `SELECT COALESCE(MAX(bytes * 1000.0 / took_ms), 0.0) FRO
 	SELECT bytes, took_ms FROM pause_steps WHERE host = ? AND reached = ? AND bytes >= ? AND bytes > 0 AND took_ms > 0 ORDER BY at_us DESC LIMIT ?)`
 
 // Standstill returns how long the host needs to save, and to restore, RAM of this size. For an
-// unknown rate it uses usual, in bytes per second; measured is then false.
+// unknown rate it uses the given usual rate, in bytes per second; measured is then false.
 func (r MemoryRate) Standstill(bytes int64, usual float64) (save, restore time.Duration, measured bool) {
 	of := func(rate float64) time.Duration {
 		if rate <= 0 {

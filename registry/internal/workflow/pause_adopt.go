@@ -18,11 +18,11 @@ import (
 )
 
 // Adopt adopts and cancels a move with all guests paused that hosts know and this database does
-// not, because it was restored from an older backup. saved has the hosts' reports of the move by
-// host id; it must have every host that is not fenced. present has the ids of the connected hosts.
-// If a guest was to be restored at dst, the volume moved in the lost history. Adopt then refuses,
-// because guests at dst and guests that are still saved would use different images; use
-// AdoptMoved.
+// not, because the database was restored from an older backup. saved has the hosts' reports of the
+// move by host id; it must have every host that is not fenced. present has the ids of the
+// connected hosts. If a guest was to be restored at dst, the volume had moved to dst after the
+// backup. Adopt then refuses, because guests at dst and guests that are still saved would use
+// different images; use AdoptMoved.
 func (s *Pauses) Adopt(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
 	return s.adopt(ctx, call, "migration.pause_adopt", id, saved, present, func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error) {
 		if dst.Path != "" {
@@ -56,9 +56,9 @@ func (s *Pauses) Adopt(ctx context.Context, call store.Call, id string, saved ma
 	})
 }
 
-// AdoptMoved is Adopt for a move that moved the volume in the lost history, as a guest that was to
-// be restored at dst proves. It makes dst the volume's location again, restores all guests there,
-// and keeps src.
+// AdoptMoved is Adopt for a move that had moved the volume to dst after the database's backup, as
+// a guest that was to be restored at dst proves. It makes dst the volume's location again,
+// restores all guests there, and keeps src.
 func (s *Pauses) AdoptMoved(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
 	return s.adopt(ctx, call, "migration.pause_adopt_moved", id, saved, present, func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error) {
 		if dst.Path == "" {
@@ -121,9 +121,10 @@ func (s *Pauses) adopt(ctx context.Context, call store.Call, what, id string, sa
 	})
 }
 
-// insertLostPause recreates the rows of a move. All its guests count as saved: restoring a guest
-// that was not saved only checks it, and prevents a late save for this move. A guest that is no
-// longer suspended or saved counts as resumed, so the memory of the others is not restored.
+// insertLostPause stores the rows of a move that the restored database lacks. All guests get the
+// state saved: restoring a guest that was not saved only checks it, and prevents a late save for
+// this move. A guest that is no longer suspended or saved counts as resumed, so the memory of the
+// others is not restored.
 func (tx *changeTx) insertLostPause(ctx context.Context, v api.Volume, t api.VolumeType, id string, in api.MigrationTarget, dst api.Location, guests []PauseInstance, saved map[string][]api.SavedInstance) (Pause, error) {
 	if err := tx.insertPause(ctx, v, t, id, in, dst, guests, allPaused); err != nil {
 		return Pause{}, err
@@ -146,7 +147,8 @@ func atRest(saved []api.SavedInstance, instanceID string) bool {
 	return slices.ContainsFunc(saved, func(g api.SavedInstance) bool { return g.InstanceID == instanceID && g.AtRest })
 }
 
-// checkAdoptable refuses to adopt a move without the report of every host.
+// checkAdoptable refuses to adopt a known move, or a move without the report of every host that is
+// not fenced.
 func (tx *changeTx) checkAdoptable(ctx context.Context, id string, saved map[string][]api.SavedInstance) error {
 	var known bool
 	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM migrations WHERE id = ?)", id).Scan(&known); err != nil {
@@ -176,9 +178,10 @@ func (tx *changeTx) checkAdoptable(ctx context.Context, id string, saved map[str
 	return nil
 }
 
-// endsOfSaved returns the volume of a lost move, and its dst if a guest was to be restored at a
-// location other than the registry's, which is requested only after the flip. It refuses if the
-// hosts disagree about dst, or if a restored guest's definition now names another image.
+// endsOfSaved returns the volume of a move that the restored database lacks, and its dst if a
+// guest was to be restored at a location other than the registry's: hosts get such a call only
+// after the volume is at dst. It refuses if the hosts disagree about dst, or if the definition of
+// a restored guest now names another image.
 func (tx *changeTx) endsOfSaved(ctx context.Context, id string, saved map[string][]api.SavedInstance) (v api.Volume, dst api.Location, err error) {
 	for _, hostID := range slices.Sorted(maps.Keys(saved)) {
 		for _, g := range saved[hostID] {

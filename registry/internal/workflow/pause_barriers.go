@@ -53,9 +53,9 @@ func (s *Pauses) passBarrier(ctx context.Context, call store.Call, id string, fr
 	})
 }
 
-// Resume allows the instances to be resumed, once every instance that can be restored is restored.
-// A guest that was not restored loses its saved memory when another guest writes to a volume that
-// they share (Permit).
+// Resume allows the hosts to resume the instances, once every instance that can be restored is
+// restored. A guest that was not restored may not use its saved memory any more when another guest
+// has written to a volume that they share (Permit).
 func (s *Pauses) Resume(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.change(ctx, call, id, "migration.pause_resuming", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if !p.wakes() {
@@ -80,8 +80,7 @@ func (s *Pauses) Resume(ctx context.Context, call store.Call, id string) (Pause,
 }
 
 // standsBy reports whether the other guests may be resumed without waiting for g. A guest that is
-// not known to be suspended was not saved either, so the others need not wait for it to resume at
-// src.
+// not known to be suspended was not saved either, so the others may be resumed before it.
 func (p Pause) standsBy(g PauseInstance) bool {
 	switch g.State {
 	case PauseReady, PauseRestored:

@@ -34,9 +34,9 @@ func (s *Pauses) change(ctx context.Context, call store.Call, ref, what string, 
 	return out, err
 }
 
-// Changed returns a channel that is closed at the first change, after the call, of a move that the
-// registry leads. To miss no change, call Changed before Open. Other changes that affect a move,
-// such as a fence, do not close it.
+// Changed returns a channel that is closed when Pauses or LiveMoves next changes a move. To miss
+// no change, call Changed before Open. Other changes that affect a move, such as a fence, do not
+// close the channel.
 func (s *Pauses) Changed() <-chan struct{} { return s.changed.Wait() }
 
 func (p Pause) checkPhase(phase PausePhase) error {
@@ -71,8 +71,8 @@ func (tx *changeTx) setPhase(ctx context.Context, p Pause, to PausePhase, dropEn
 	return tx.settlePauseState(ctx, p.Migration.ID)
 }
 
-// settlePauseState derives the state of the migration: from the phase, or needs_operator if the
-// move is blocked.
+// settlePauseState stores the migration's state: needs_operator if the move is blocked, else the
+// state that follows from the phase.
 func (tx *changeTx) settlePauseState(ctx context.Context, id string) error {
 	p, err := pauseByID(ctx, tx, id)
 	if err != nil || p.Phase == PauseDone {
@@ -95,7 +95,6 @@ func (tx *changeTx) settlePauseState(ctx context.Context, id string) error {
 	return tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.transition", From: string(p.Migration.State), To: string(state)}, nil)
 }
 
-// blocker returns the error that blocks a move until an operator acts, or nil.
 func (p Pause) blocker() *api.Error {
 	for _, g := range p.Instances {
 		if g.Error != nil && !g.Lost {

@@ -101,8 +101,8 @@ func (p Pause) mayFlip() error {
 }
 
 // checkReservedDst refuses any dst except the reserved one: the other hosts restore their guests
-// with that. In a pool, the path must be the volume's name in the pool's directory, on the copy
-// host and on each guest's host.
+// with the reserved dst. In a pool, the path must be the reserved name in the pool's directory, on
+// the copy host and on each guest's host.
 func (tx *changeTx) checkReservedDst(ctx context.Context, p Pause, dst api.Location) error {
 	want := p.Migration.Dst
 	if dst.Pool != want.Pool || dst.Name != want.Name || dst.Format != want.Format || dst.SizeBytes != want.SizeBytes || dst.ImageBytes != want.ImageBytes || want.Pool == "" && dst.Path != want.Path {

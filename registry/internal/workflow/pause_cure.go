@@ -12,12 +12,13 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// resumeWindow is how long after the first guest another may still be resumed: all are resumed at
-// once, but by different hosts. A later guest's memory is older than the writes of the others.
+// resumeWindow is how long after the first guest the others may still be resumed: all are resumed
+// at once, but by different hosts. Later, a guest's memory counts as older than the writes of the
+// others.
 const resumeWindow = 30 * time.Second
 
-// memoryBarred refuses to restore or resume (to) a guest with saved memory older than another
-// guest's writes, or a guest without which the move continued.
+// memoryBarred refuses to restore or resume a guest if its memory is older than another guest's
+// writes to a shared volume, or if the move continued without the guest.
 func (p Pause) memoryBarred(g PauseInstance, to string, now time.Time) error {
 	if g.Discard {
 		return nil // the memory is discarded, not restored
@@ -63,7 +64,7 @@ func startCommand(g PauseInstance) string {
 }
 
 // cured adds the operator's commands to the error that blocks a move. They discard memory that may
-// not be restored; without such memory they only repeat the call (api.Migration.Cures).
+// not be restored; if there is no such memory, they only repeat the call (api.Migration.Cures).
 func (p Pause) cured(stops *api.Error, now time.Time) *api.Error {
 	var commands []string
 	for _, g := range p.Instances {
@@ -83,12 +84,11 @@ func (p Pause) cured(stops *api.Error, now time.Time) *api.Error {
 }
 
 // hasToStartAnew reports whether an instance has failed, and will no longer be allowed to use its
-// memory when an operator reads this.
+// memory when an operator has read the error (resumeWindow).
 func (p Pause) hasToStartAnew(g PauseInstance, now time.Time) bool {
 	return g.Error != nil && p.barred(g, now.Add(resumeWindow)) != nil
 }
 
-// barred returns why a failed instance may not be tried again, nil if it may be.
 func (p Pause) barred(g PauseInstance, now time.Time) error {
 	to := api.PermitRestore
 	if g.State == PauseReady {

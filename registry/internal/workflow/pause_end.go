@@ -21,9 +21,9 @@ func (tx *changeTx) checkGuests(verb string, p Pause) error {
 	return nil
 }
 
-// Cancel ends a move at src. why is the reason, nil for an operator's request. After Flip it
-// returns past_point_of_no_return. An operator's request also repeats a cancellation that needs an
-// operator.
+// Cancel ends a move at src. why is the reason, nil for an operator's request. After Flip, Cancel
+// returns past_point_of_no_return. An operator's request also retries a cancellation in state
+// needs_operator.
 func (s *Pauses) Cancel(ctx context.Context, call store.Call, ref string, why *api.Error) (Pause, error) {
 	return s.change(ctx, call, ref, "migration.pause_cancel", why, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("cancel", p); err != nil {
@@ -63,8 +63,8 @@ func (tx *changeTx) unlockRestored(ctx context.Context, p Pause) error {
 	return nil
 }
 
-// Complete restores the guests again, in a move that needs an operator after Flip. Before Flip it
-// refuses, because the move continues by itself.
+// Complete retries the restoring of guests, in a move that needs an operator after Flip. Before
+// Flip it refuses, because the move continues by itself.
 func (s *Pauses) Complete(ctx context.Context, call store.Call, ref string) (Pause, error) {
 	return s.change(ctx, call, ref, "migration.pause_complete", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("complete", p); err != nil {
@@ -87,8 +87,8 @@ func (p Pause) refuseOver() error {
 	return api.Errorf(api.CodeNoMigration, "migration %s of volume %s is over: it is %s", p.Migration.ID, p.Migration.VolumeName, p.Migration.State).With("state", p.Migration.State)
 }
 
-// retryPause repeats the failed calls of a move that needs an operator, with new ids. It refuses if
-// a guest's memory may not be restored any more; the error has the other commands.
+// retryPause repeats the failed calls of a move that needs an operator, with new ids. It refuses
+// if a guest's memory may not be restored any more; the error names the command to use instead.
 func (tx *changeTx) retryPause(ctx context.Context, p Pause) error {
 	if p.Migration.State != api.MigrationNeedsOperator {
 		return nil
@@ -171,7 +171,7 @@ func (p Pause) memoryToGiveUp(now time.Time) (gone, failed []PauseInstance) {
 }
 
 // Finish ends a move when all guests except lost ones are restored. It unlocks the volume, and
-// frees src after a flip, else dst.
+// frees src if the volume is at dst, else dst.
 func (s *Pauses) Finish(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.change(ctx, call, id, "migration.pause_finish", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if p.Phase != PauseRestoring && p.Phase != PauseCancelling {

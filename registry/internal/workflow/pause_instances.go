@@ -25,8 +25,8 @@ var pauseInstanceNext = map[PausePhase]map[string][]string{
 }
 
 // cancellingNext has the states that may follow each state while a move is cancelled. Results of
-// earlier calls to suspend and save may still be unknown. An untouched instance is restored at
-// once.
+// earlier calls to suspend and save may still be unknown. An untouched instance becomes restored
+// at once.
 var cancellingNext = map[string][]string{
 	PausePending:   {PauseSuspended, PauseSaved, PauseRestored},
 	PauseChecked:   {PauseSuspended, PauseSaved, PauseRestored},
@@ -48,8 +48,8 @@ func (p Pause) mayBecome(was PauseInstance, to string) bool {
 }
 
 // SetInstance records the state, attempts and error of an instance of a move, and whether it is
-// lost or was resumed (RanAt is not zero). It returns conflict if the phase has changed or the
-// state may not follow. It unlocks a restored instance.
+// lost (its host was fenced) or was resumed (RanAt is not zero). It returns conflict if the phase
+// has changed or the state may not follow the present one. It unlocks a restored instance.
 func (s *Pauses) SetInstance(ctx context.Context, call store.Call, id string, phase PausePhase, g PauseInstance) (Pause, error) {
 	return s.change(ctx, call, id, "migration.pause_instance", []any{phase, g}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		at := slices.IndexFunc(p.Instances, func(other PauseInstance) bool { return other.ID == g.ID })
@@ -106,8 +106,8 @@ func (s *Pauses) SetInstance(ctx context.Context, call store.Call, id string, ph
 	})
 }
 
-// explainLost sets the reason of the lock: the operator removes it by ending the move, or by
-// continuing it without the instance.
+// explainLost adds the operator's commands to the lock reason of an instance that is lost (its
+// host was fenced).
 func (tx *changeTx) explainLost(ctx context.Context, p Pause, g PauseInstance) error {
 	i, err := store.InstanceByID(ctx, tx, g.ID)
 	if err != nil || i.LockedBy != p.Migration.ID {

@@ -2,10 +2,10 @@
 
 package workflow
 
-// PausePhase is the phase of a move that the registry leads.
+// PausePhase is the phase of a Pause.
 type PausePhase string
 
-// The phases of a move with all guests paused. From restoring on it only goes forward.
+// The phases of a move with all guests paused. From restoring on, the move cannot be cancelled.
 const (
 	PauseChecking   PausePhase = "checking"
 	PauseSuspending PausePhase = "suspending"
@@ -27,7 +27,7 @@ const (
 	PauseLast     PausePhase = "last"
 )
 
-// PauseHost is a host of a move that the registry leads.
+// PauseHost is the copy host of a move, or the host of a guest.
 type PauseHost struct {
 	ID, Name string
 	Fenced   bool

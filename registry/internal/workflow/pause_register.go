@@ -30,7 +30,7 @@ func (s *Pauses) Register(ctx context.Context, call store.Call, ref string, in a
 	return s.register(ctx, call, ref, in, present, allPaused)
 }
 
-// A kind is a kind of move with a volume's guests that the registry leads.
+// A kind is one of the two kinds of Pause: with all guests paused, or live.
 type kind struct {
 	method                string
 	what, manner, request string
@@ -161,7 +161,8 @@ func (tx *changeTx) guestsToPause(ctx context.Context, v api.Volume, present []s
 }
 
 // checkOnlyTheyShare refuses a guest that shares another volume with an instance outside of the
-// move, if either may write to it: the guest's saved memory would be older than that volume.
+// move, if either may write to it: the guest's saved memory would be older than that volume's
+// content.
 func (tx *changeTx) checkOnlyTheyShare(ctx context.Context, v api.Volume, guests []PauseInstance, k kind) error {
 	paused := map[string]string{}
 	for _, g := range guests {
@@ -288,7 +289,8 @@ func (tx *changeTx) insertPause(ctx context.Context, v api.Volume, t api.VolumeT
 	return nil
 }
 
-// unlockGuest removes the move's lock of an instance, which may have been forgotten since.
+// unlockGuest removes the move's lock of an instance. It accepts an instance that was removed from
+// the registry.
 func (tx *changeTx) unlockGuest(ctx context.Context, instanceID, migrationID string) error {
 	if err := tx.UnlockInstance(ctx, instanceID, migrationID); !errors.Is(err, sql.ErrNoRows) {
 		return err

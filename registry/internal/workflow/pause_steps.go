@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// noteStep records a step of a pause, but none before the first pause and after the move.
+// noteStep records a step of a pause, and ignores phases without paused guests.
 func (tx *changeTx) noteStep(ctx context.Context, p Pause, to PausePhase, step api.PauseStep) error {
 	return tx.noteStepOf(ctx, p, to, step, 0)
 }
@@ -30,8 +30,7 @@ func (tx *changeTx) noteStepOf(ctx context.Context, p Pause, to PausePhase, step
 		p.Migration.ID, p.Migration.ID, tx.At.UnixMicro(), to, step.Reached, step.Host, step.Instance, step.TookMS, bytes)
 }
 
-// Steps returns the steps of a move's pauses, oldest first; none for a migration that the
-// registry does not lead.
+// Steps returns the steps of a move's pauses, oldest first; none for a migration that a host runs.
 func (s *Pauses) Steps(ctx context.Context, id string) ([]api.PauseStep, error) {
 	return ledger.QueryAll(ctx, s.db.Reader(), scanPauseStep, "SELECT at_us, phase, reached, host, instance, took_ms FROM pause_steps WHERE migration_id = ? ORDER BY seq", id)
 }

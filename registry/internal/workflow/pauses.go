@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Pauses are the moves that the registry leads: with all guests paused, and live moves, which have
-// further changes of their own (LiveMoves).
+// Pauses are the moves that the registry runs by calls to hosts: with all guests paused, and live
+// moves, which have further changes of their own (LiveMoves).
 type Pauses struct {
 	db      *store.DB
 	changed *ledger.Notifier
@@ -59,9 +59,9 @@ func (p Pause) state() api.MigrationState {
 	return api.MigrationCancelling
 }
 
-// The states of an instance in a move that the registry leads, in order. A pending or checked
-// instance is untouched. A suspended guest is paused. A saved guest may have to be restored. A
-// ready guest is restored and paused. A restored guest is as before the move.
+// The states of an instance in a Pause, in order. A pending or checked instance is untouched. A
+// suspended guest is paused. A saved guest may have to be restored. A ready guest is restored and
+// paused. A restored guest is as before the move.
 const (
 	PausePending   = "pending"
 	PauseChecked   = "checked"
@@ -71,7 +71,7 @@ const (
 	PauseRestored  = "restored"
 )
 
-// PauseInstance is a guest of a move that the registry leads.
+// PauseInstance is the state of a guest in a Pause.
 type PauseInstance struct {
 	ID, Name string
 	Host     PauseHost
@@ -96,8 +96,8 @@ type PauseInstance struct {
 	Discard bool
 }
 
-// Open returns, oldest first, the moves that the loop has to advance: those not done, and
-// those with a lost instance that may still return.
+// Open returns, in order of ids, the moves that the loop has to advance: moves that are not done,
+// and moves with a lost instance that may still return.
 func (s *Pauses) Open(ctx context.Context) ([]Pause, error) {
 	return ledger.View(ctx, s.db.Reader(), func(q ledger.Querier) ([]Pause, error) {
 		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, `SELECT migration_id FROM pauses WHERE phase <> 'done'
@@ -117,8 +117,8 @@ func (s *Pauses) Open(ctx context.Context) ([]Pause, error) {
 	})
 }
 
-// Get returns the move with the migration that ref names. It returns not_found if the registry
-// does not lead that migration.
+// Get returns the move with the migration that ref names. It returns not_found for a migration
+// that a host runs.
 func (s *Pauses) Get(ctx context.Context, ref string) (Pause, error) {
 	return store.ViewOne(ctx, s.db, store.KindMigration, ref, pauseByID)
 }

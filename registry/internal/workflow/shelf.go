@@ -30,8 +30,8 @@ type shelving struct {
 	fromHostID  string // the instance's host before claimOp
 }
 
-// readShelving returns the instance that ref names. hostGone is false for a fence from before a
-// restore, because the host may have rejoined in the lost history.
+// readShelving returns the instance that ref names. hostGone is false if the host has not rejoined
+// since the database was restored from a backup: a fence in the backup may have ended afterwards.
 func readShelving(ctx context.Context, q ledger.Querier, ref string) (i shelving, err error) {
 	id, err := store.Resolve(ctx, q, store.KindInstance, ref)
 	if err != nil {
@@ -58,8 +58,8 @@ func (tx *changeTx) storeShelf(ctx context.Context, instanceID string, d api.Ins
 		ON CONFLICT (instance_id) DO UPDATE SET definition = ?2`, instanceID, string(b), tx.At.UnixMicro())
 }
 
-// storedDefinition returns an instance's definition. Disks include slots that were empty when it
-// was shelved, with their own definitions.
+// storedDefinition returns an instance's definition. Its Disks include the stored definitions of
+// slots that were empty when the instance was shelved.
 func (tx *changeTx) storedDefinition(ctx context.Context, instanceID string) (*api.InstanceDefinition, error) {
 	var text []byte
 	if err := tx.QueryRowContext(ctx, "SELECT definition FROM shelves WHERE instance_id = ?", instanceID).Scan(&text); err != nil {
@@ -94,8 +94,8 @@ func (tx *changeTx) shelvedInstance(ctx context.Context, instanceID string, defi
 	return out, err
 }
 
-// doneBy reports whether the op has already made the transition, and lost the answer. Replacing a
-// definition is never skipped.
+// doneBy reports whether the same op has already made the transition, so that only its answer was
+// lost. Replacing a definition is never skipped.
 func (i shelving) doneBy(in api.InstanceTransition, caller string) bool {
 	return in.From != in.To && i.State == in.To && i.op == in.OpID &&
 		(i.hostID == caller || in.To == api.InstanceShelvedOffloaded)

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// claimInstance gives an instance without a host to the calling host, if it had the instance last,
-// or an operator asked it to unshelve it.
+// claimInstance gives an instance without a host to the calling host, if that host had it last, or
+// if an operator asked that host to unshelve it.
 func (tx *changeTx) claimInstance(ctx context.Context, i shelving, in api.InstanceTransition, caller string) error {
 	may := caller == i.hostID || caller == i.askedHostID || caller == i.fromHostID
 	switch {

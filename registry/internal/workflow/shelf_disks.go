@@ -22,8 +22,8 @@ func checkUnshelvable(i api.Instance) error {
 	return nil
 }
 
-// shelvedDisk is a volume of an instance without a host. ownerID is the host for checks of reach:
-// another host with the volume attached, else the volume's own.
+// shelvedDisk is a volume of an instance without a host. ownerID is the host that store.Reaches
+// compares with: another host with the volume attached, else the volume's own.
 type shelvedDisk struct {
 	volume, ownerID, scope string
 	movedBy                string // its open migration, "" if there is none

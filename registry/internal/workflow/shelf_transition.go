@@ -13,7 +13,6 @@ import (
 
 type instanceStep struct{ from, to api.InstanceState }
 
-// instanceSteps has the function for each valid transition.
 var instanceSteps = map[instanceStep]func(tx *changeTx, ctx context.Context, i shelving, in api.InstanceTransition, caller string) error{
 	{api.InstanceStopped, api.InstanceShelved}:          (*changeTx).putOnShelf,
 	{api.InstanceShelved, api.InstanceShelved}:          (*changeTx).replaceOnShelf,
@@ -67,8 +66,8 @@ func checkInstanceTransition(in api.InstanceTransition) error {
 	return validate.Required("op id", in.OpID)
 }
 
-// putOnShelf stores the definition of a stopped instance. This call overrides the host's last
-// report, because the host knows first whether its guest runs.
+// putOnShelf stores the definition of a stopped instance. The host's last report may still show
+// the guest running; this call is newer and overrides it.
 func (tx *changeTx) putOnShelf(ctx context.Context, i shelving, in api.InstanceTransition, caller string) error {
 	if i.State == api.InstanceRunning || i.State == api.InstancePaused || i.State.Standstill() {
 		i.State = api.InstanceStopped

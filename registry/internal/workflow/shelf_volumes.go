@@ -53,8 +53,8 @@ func (s *Shelf) Attach(ctx context.Context, call store.Call, volumeRef string, i
 	})
 }
 
-// shelvedInstanceOf returns the instance that ref names, for a change named verb, or ErrOnHost if a
-// host has it.
+// shelvedInstanceOf returns the instance that ref names, or ErrOnHost if a host has it; verb names
+// the change.
 func (tx *changeTx) shelvedInstanceOf(ctx context.Context, ref, verb string) (api.Instance, error) {
 	i, err := tx.OwnInstance(ctx, ref, verb)
 	if err == nil && i.State != api.InstanceShelvedOffloaded {
@@ -106,8 +106,8 @@ func (s *Shelf) Detach(ctx context.Context, call store.Call, volumeRef string, i
 }
 
 // DeleteAttachment is Detach for the attachment that ref names. It returns not_found if there is
-// none. It counts as the same request as Attachments.ForceDelete: the caller uses one or the other
-// by the instance's place.
+// none. A repeated request gets the first answer, even from Attachments.ForceDelete: the caller
+// uses one or the other by whether a host has the instance.
 func (s *Shelf) DeleteAttachment(ctx context.Context, call store.Call, ref string) (api.Attachment, error) {
 	return mutate(ctx, s.db, call, "attachment.force_delete", ref, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
 		id, err := store.Resolve(ctx, tx, store.KindAttachment, ref)

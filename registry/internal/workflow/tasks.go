@@ -24,12 +24,12 @@ import (
 // maxTaskBody bounds the bodies of a task and its answer, like the API's bound on requests.
 const maxTaskBody = 1 << 20
 
-// lateAfter is the age after which a taken task that is given out again is late: its caller was
-// answered long before. Only a request expires by the clock here, never a lock; a wrong clock at
-// worst makes the caller ask again.
+// lateAfter is the age after which a task that is sent again to the host that took it is late: its
+// caller was answered long before. No lock expires by this clock; a wrong clock at worst makes the
+// caller ask again.
 const lateAfter = 10 * time.Minute
 
-// Tasks has the registry's requests to hosts that may change something.
+// Tasks has the registry's requests that may change something on hosts.
 type Tasks struct{ db *store.DB }
 
 // TaskRequest is the request as its caller made it. It may have names where the task has ids.
@@ -38,11 +38,11 @@ type TaskRequest struct {
 	Body         json.RawMessage
 }
 
-// Create queues a call of a host's API as a task; the task's id is the key. A second call with the
-// same id and request returns the existing task and its answer (nil if none), for any caller and
-// host; another request returns idempotency_mismatch. Create compares the callers' original
-// requests, because a name may now mean another object, while the task keeps its meaning. A
-// withdrawn task, which no host has taken, is queued again with the new values.
+// Create queues a call of a host's API as a task; the task's id is the idempotency key. A second
+// call with the same id and request returns the existing task and its answer (nil if none), also
+// for another caller or host; another request returns idempotency_mismatch. Create compares the
+// callers' original requests, because a name may now mean another object. A withdrawn task, which
+// no host has taken, is queued again with the new values.
 func (s *Tasks) Create(ctx context.Context, call store.Call, in api.Task, asked TaskRequest) (api.Task, *api.TaskAnswer, error) {
 	if err := checkTask(in); err != nil {
 		return api.Task{}, nil, err
@@ -129,9 +129,9 @@ func (s *Tasks) Pending(ctx context.Context, hostID string) ([]api.Task, error) 
 	return ledger.ReadAll(ctx, s.db.Reader(), scan, taskQuery+" WHERE t.host_id = ? AND t.state IN ('queued', 'taken') ORDER BY t.seq", hostID)
 }
 
-// Take marks the queued tasks of ids as taken, and returns all taken, unanswered tasks of ids,
-// which the host must now do. It omits withdrawn and answered tasks, and other hosts' tasks. It
-// marks tasks taken long before as late.
+// Take marks the queued tasks among ids as taken, and returns all taken, unanswered tasks among
+// ids: the host must now do them. It omits withdrawn and answered tasks, and other hosts' tasks.
+// It marks tasks that were taken long before as late.
 func (s *Tasks) Take(ctx context.Context, call store.Call, hostID string, ids []string) ([]api.Task, error) {
 	if len(ids) == 0 {
 		return []api.Task{}, nil
@@ -224,9 +224,10 @@ func (s *Tasks) Withdraw(ctx context.Context, call store.Call, id string) (bool,
 	})
 }
 
-// withdrawQueued withdraws the tasks that an earlier run has left queued. Their callers get the
-// answer that the tasks were not begun. A restored registry accepts no changes and sends no tasks;
-// it withdraws them at the first start after the restore is accepted.
+// withdrawQueued withdraws the tasks that an earlier run of the registry has left queued. Their
+// callers get the answer that the tasks were not begun. A registry restored from a backup accepts
+// no changes and sends no tasks; it withdraws them at the first start after the restore is
+// accepted.
 func (s *Tasks) withdrawQueued(ctx context.Context, who string) error {
 	if _, restored := s.db.ReadOnly(); restored {
 		return nil

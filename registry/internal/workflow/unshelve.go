@@ -52,7 +52,7 @@ func (s *Shelf) PlanUnshelve(ctx context.Context, ref, hostRef string) (Unshelve
 }
 
 // hostsForShelved returns the hosts that reach all volumes of an instance without a host, its last
-// host first; only asked if that is not "".
+// host first. If asked is not "", it considers only that host.
 func hostsForShelved(ctx context.Context, q ledger.Querier, i shelving, asked string) ([]string, error) {
 	disks, err := shelvedDisks(ctx, q, i.ID)
 	if err == nil {
@@ -123,8 +123,9 @@ func (s *Shelf) AskUnshelve(ctx context.Context, call store.Call, ref, hostID st
 }
 
 // takeFromGone takes a shelved instance from a fenced host, as if the host had offloaded it or
-// undone its claim. If the domain still exists there, it is off and guarded. Only an answer of the
-// registry, which a fenced host does not get, makes the host remove the guard.
+// undone its claim. If the domain still exists there, it is off, and a guard refuses its start.
+// Only an answer of the registry, which a fenced host does not get, makes the host remove the
+// guard.
 func (tx *changeTx) takeFromGone(ctx context.Context, i shelving) error {
 	in := api.InstanceTransition{From: api.InstanceShelved, To: api.InstanceShelvedOffloaded, OpID: i.claimOp}
 	if err := tx.offload(ctx, i, in, i.hostID); err != nil {
