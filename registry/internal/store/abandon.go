@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// orphan sets the open migrations of a fenced host to orphaned. They keep their locks and
-// reservations. Migrations that the registry leads continue.
+// orphan sets the open migrations of a fenced host to orphaned, except moves that the registry
+// itself runs. Orphaned migrations keep their locks and reservations.
 func (tx migrationTx) orphan(ctx context.Context, hostID string) error {
 	return tx.each(ctx, hostID, " AND m.state <> 'orphaned' AND m.method NOT IN ('"+api.MethodSave+"', '"+api.MethodLive+"')", func(m api.Migration) error {
 		if err := tx.Exec(ctx, "UPDATE migrations SET orphaned_from = state, state = 'orphaned' WHERE id = ?", m.ID); err != nil {
@@ -22,8 +22,7 @@ func (tx migrationTx) orphan(ctx context.Context, hostID string) error {
 	})
 }
 
-// unorphan returns the orphaned migrations of a host that rejoins to their earlier
-// states.
+// unorphan sets the orphaned migrations of a rejoining host back to their earlier states.
 func (tx migrationTx) unorphan(ctx context.Context, hostID string) error {
 	return tx.each(ctx, hostID, " AND m.state = 'orphaned'", func(m api.Migration) error {
 		before, err := tx.stateBefore(ctx, m.ID)
@@ -57,9 +56,9 @@ func (tx migrationTx) stateBefore(ctx context.Context, id string) (state api.Mig
 	return state, nil
 }
 
-// Abandon ends an orphaned migration for an operator: like a cancelled migration if in.Keep is
-// src, like a completed one if it is dst. It refuses to keep a dst that cannot be a whole copy. A
-// dst that may mix two points in time needs EvenIfCorrupt.
+// Abandon ends an orphaned migration for an operator: as cancelled if in.Keep is src, as completed
+// if it is dst. It refuses to keep a dst that cannot be a whole copy. Only with EvenIfCorrupt does
+// it keep a dst that may mix two points in time.
 func (s *Migrations) Abandon(ctx context.Context, call Call, ref string, in api.MigrationAbandon) (api.Migration, error) {
 	return mutateAudited(ctx, s.trail, call, "migration.abandon", "migration/"+validate.Clip(ref), []any{ref, in}, admitToken, func(ctx context.Context, tx *Tx) (api.Migration, error) {
 		if err := tx.CheckOperator("abandon a migration"); err != nil {
@@ -124,8 +123,8 @@ func (tx migrationTx) abandon(ctx context.Context, m api.Migration, in api.Migra
 	return MigrationByID(ctx, tx, m.ID)
 }
 
-// dstMayBeWhole reports whether dst can hold the whole volume in this last reported state. Hosts
-// report a state before they act on it.
+// dstMayBeWhole reports whether dst may hold the whole volume if the host last reported this
+// state. Hosts report a state before they act on it.
 func dstMayBeWhole(state api.MigrationState) bool {
 	switch state {
 	case api.MigrationCopied, api.MigrationCompleting, api.MigrationNeedsOperator:
@@ -141,8 +140,8 @@ func dstMayBeWhole(state api.MigrationState) bool {
 const torn = "If the guest was not switched to it, dst has some of what the guest wrote since the start and lacks the rest, in no order: it may be a corrupt filesystem"
 
 // dstMayBeTorn reports whether dst may be neither the volume at one point in time nor the guest's
-// present disk. Until a complete begins, dst is a copy of the frozen src. From then until the
-// switch it is inconsistent.
+// present disk. Until the op that completes the move begins, dst is a copy of the frozen src. From
+// then until the guest is switched to dst, dst is inconsistent.
 func dstMayBeTorn(m api.Migration, before api.MigrationState) bool {
 	const offline = "offline"
 	switch {

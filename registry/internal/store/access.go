@@ -47,8 +47,6 @@ func owns(ctx context.Context, q ledger.Querier, k Kind, hostID, id string) (yes
 	return yes, nil
 }
 
-// viewVisible reads the object that ref names. It returns not_your_host for an object that the
-// viewer may not see.
 func viewVisible[T any](ctx context.Context, db *DB, k Kind, ref string, viewer Viewer, byID func(context.Context, ledger.Querier, string) (T, error)) (T, error) {
 	return ViewOne(ctx, db, k, ref, func(ctx context.Context, q ledger.Querier, id string) (none T, err error) {
 		if viewer.HostID == "" {
@@ -72,8 +70,8 @@ func (v Viewer) visible(condition string) string {
 	return condition
 }
 
-// CheckOwn refuses a change, named verb, by a host to an object that belongs to another host.
-// Operators may change every object.
+// CheckOwn refuses a host's change of an object that belongs to another host; verb names the
+// change. Operators may change every object.
 func (tx *Tx) CheckOwn(ctx context.Context, k Kind, id, verb, name string) error {
 	if tx.host == nil {
 		return nil
@@ -107,9 +105,9 @@ func (tx *Tx) CheckOperator(verb string) error {
 	return api.Errorf(api.CodePermissionDenied, "only an operator can %s, and you are host %s", verb, tx.host.Name)
 }
 
-// CheckHost returns the id of the host that ref names, and records epoch as the token of the
-// change. The host must not be fenced and epoch must be its own. A calling host may only name
-// itself.
+// CheckHost returns the id of the host that ref names, and records epoch as the fencing token of
+// the change. The host must not be fenced, and epoch must be its present epoch. A calling host may
+// only name itself.
 func (tx *Tx) CheckHost(ctx context.Context, ref string, epoch int64) (string, error) {
 	h, err := tx.resolveHost(ctx, ref)
 	if err != nil {
@@ -121,8 +119,6 @@ func (tx *Tx) CheckHost(ctx context.Context, ref string, epoch int64) (string, e
 	return h.ID, tx.admitEpoch(h, epoch)
 }
 
-// admitEpoch returns stale_epoch if the host is fenced or epoch is not the host's. Otherwise it
-// records epoch as the token of the change.
 func (tx *Tx) admitEpoch(host hostcache.Row, epoch int64) error {
 	if host.Fenced || host.Epoch != epoch {
 		return staleEpoch(host, epoch)
@@ -131,8 +127,6 @@ func (tx *Tx) admitEpoch(host hostcache.Row, epoch int64) error {
 	return nil
 }
 
-// staleEpoch returns the refusal of a host that is fenced, or that uses an epoch other than its
-// present one.
 func staleEpoch(host hostcache.Row, epoch int64) error {
 	if host.Fenced && host.Epoch == epoch {
 		return api.Errorf(api.CodeStaleEpoch, "host %s is fenced in epoch %d; it must let go of what it lost and rejoin", host.Name, host.Epoch).

@@ -79,8 +79,8 @@ func (s *Attachments) ForceDelete(ctx context.Context, call Call, ref string) (a
 	})
 }
 
-// removeAttachment removes an attachment without a migration, and its slot. A slot with a boot
-// index stays without a volume; its definition becomes known, unless known is nil.
+// removeAttachment removes an attachment of a volume that is not in migration, and its slot. A
+// slot with a boot index stays, without a volume; known, unless nil, becomes its definition.
 func (tx *Tx) removeAttachment(ctx context.Context, h attachmentRow, known *api.SlotDefinition) error {
 	if err := tx.storeDetachedDisk(ctx, h, known); err != nil {
 		return err

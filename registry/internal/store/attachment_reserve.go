@@ -162,8 +162,8 @@ func (s slotForReserve) checkHolder(hostID string, root bool) error {
 	return nil
 }
 
-// check refuses the slot. A root slot must be requested explicitly, and its instance must be
-// stopped or shelved_offloaded.
+// check refuses a slot that is taken, and an instance that is locked. A root slot must also be
+// requested explicitly, and its instance must be stopped or shelved_offloaded.
 func (s slotForReserve) check(in api.AttachmentReserve) error {
 	if err := s.lock.check("attach a volume to", s.instanceName); err != nil {
 		return err
@@ -184,7 +184,8 @@ func (s slotForReserve) check(in api.AttachmentReserve) error {
 	return nil
 }
 
-// check refuses a reservation by every rule except reach (checkAttachReach).
+// check refuses a reservation by the volume's state, type and policies, but not by the host's
+// reach (checkAttachReach).
 func (tx reservationTx) check(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
 	switch {
 	case v.movedBy != "":
@@ -267,7 +268,7 @@ func (tx reservationTx) reserve(ctx context.Context, v volumeForReserve, slot sl
 		diskDetails(h.DiskAttachment))
 }
 
-// store also makes a root volume bootable, like an adopted root volume.
+// store also makes a volume in the root slot bootable, like an adopted root volume.
 func (tx reservationTx) store(ctx context.Context, v volumeForReserve, slot slotForReserve, h attachmentRow) error {
 	if !slot.there {
 		if err := tx.Exec(ctx, addSlot, h.InstanceID, h.Device); err != nil {
@@ -282,8 +283,8 @@ func (tx reservationTx) store(ctx context.Context, v volumeForReserve, slot slot
 	return tx.insertAttachment(ctx, attachment{Attachment: h.Attachment, exclusive: !v.multiattach, opID: h.opID})
 }
 
-// checkNoPaused refuses to attach a volume while a move has paused the guest of another instance
-// with it: the new guest would write while the paused guest cannot.
+// checkNoPaused refuses to attach a volume while a move has paused another guest of the volume:
+// that guest's memory would be older than the new guest's writes.
 func (tx reservationTx) checkNoPaused(ctx context.Context, v volumeForReserve) error {
 	if len(v.siblings) == 0 {
 		return nil

@@ -90,8 +90,8 @@ func (a attachmentRow) checkStep(in api.AttachmentTransition) error {
 	return nil
 }
 
-// shelved refuses a change, named verb, of an attachment of an instance that is shelved and still
-// on its host.
+// shelved returns the refusal of a change (verb) of an attachment: its instance is shelved and
+// still on its host.
 func (a attachmentRow) shelved(verb string) error {
 	return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `%s`", verb, a.VolumeName, a.InstanceName, shell.Line("volferryctl", "instance", "shelve", a.InstanceName)).
 		With("state", a.instanceState)

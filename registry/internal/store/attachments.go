@@ -86,8 +86,8 @@ func (v Viewer) attachmentsQuery(filter AttachmentFilter) string {
 	return attachmentQuery + " WHERE " + v.attachedAfter(filter) + " AND (a.volume_id, a.instance_id) <= (?6, ?7) ORDER BY a.volume_id, a.instance_id, a.id"
 }
 
-// attachedAfter returns the condition for the filter and the key ?4, ?5. It omits empty parts of
-// the filter, so that an index serves the others.
+// attachedAfter returns the SQL condition for the filter and the key ?4, ?5. It omits empty parts
+// of the filter, so that an index serves the others.
 func (v Viewer) attachedAfter(filter AttachmentFilter) string {
 	condition := v.visible(ownsAttachment) + " AND (a.volume_id, a.instance_id) > (?4, ?5)"
 	if filter.Volume != "" {

@@ -39,14 +39,14 @@ type Trail struct {
 	postLimit, refusalLimit *ratelimit.Limit
 }
 
-// Events returns up to 1000 events, and about 1 MiB, after sequence number since, oldest first. An
-// empty list means that there are no more.
+// Events returns the events with sequence numbers above since, oldest first: up to 1000, and about
+// 1 MiB. An empty list means that there are no more.
 func (s *Trail) Events(ctx context.Context, since int64) ([]api.Event, error) {
 	return s.db.ledger.Events(ctx, since)
 }
 
-// LastEvents returns the last n events after since, oldest first. It returns fewer if they exceed
-// the size limit of Events.
+// LastEvents returns the last n events with sequence numbers above since, oldest first. It returns
+// fewer if they exceed the size limit of Events.
 func (s *Trail) LastEvents(ctx context.Context, since int64, n int) ([]api.Event, error) {
 	return s.db.ledger.LastEvents(ctx, since, n)
 }
@@ -55,7 +55,7 @@ func (s *Trail) LastEvents(ctx context.Context, since int64, n int) ([]api.Event
 // call it before Events and then wait.
 func (s *Trail) NextCommit() <-chan struct{} { return s.db.ledger.NextCommit() }
 
-// Verify reads the trail as of the call. It returns the number of events, or an error that names
+// Verify checks the trail as of the call. It returns the number of events, or an error that names
 // the first changed or missing event. It cannot detect that the trail's end was cut off;
 // Marks.Observe can.
 func (s *Trail) Verify(ctx context.Context) (int64, error) { return s.db.ledger.VerifyAudit(ctx) }
@@ -131,9 +131,9 @@ func newRefusalLimit() *ratelimit.Limit {
 }
 
 // AuditRefusal adds a refused call to the trail, with the refusal as its result. It is for calls
-// that matter even when refused (fence, force, abandon) and do not reach the store. It ignores
-// failures of the registry. Above a limit per caller it omits refusals; the caller's next event
-// has their number.
+// that matter even when refused (fence, force, abandon), also before they reach the store. It
+// ignores failures of the registry. Above a limit per caller it omits refusals; the next refusal
+// in the trail has their number.
 func (s *Trail) AuditRefusal(ctx context.Context, call Call, what, object string, refusal error) error {
 	var e *api.Error
 	if !errors.As(refusal, &e) || e.Code == api.CodeRegistryUnavailable || e.Code == api.CodeInternal {
@@ -162,8 +162,8 @@ func (s *Trail) AuditRefusal(ctx context.Context, call Call, what, object string
 
 const maxRefusal = 1000
 
-// mutateAudited is Mutate, and also audits a refusal: as event what, about object, with the
-// refusal as its result.
+// mutateAudited is Mutate with the given admission, and audits a refusal (AuditRefusal) as event
+// what about object.
 func mutateAudited[T any](ctx context.Context, trail *Trail, call Call, what, object string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {
 	v, err := mutateIf(ctx, trail.db, call, what, request, admit, do)
 	if err != nil {

@@ -39,7 +39,6 @@ func (c Call) Administers() bool { return c.Host == nil || c.Host.Local }
 // Tx is a change in progress, with the checks that all changes share.
 type Tx struct {
 	*ledger.Change
-	// Call identifies the caller of the change.
 	Call  Call
 	host  *hostcache.Row
 	cache *rowCache

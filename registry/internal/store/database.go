@@ -52,8 +52,8 @@ func (s *DB) DeleteInBatches(ctx context.Context, query string, args ...any) err
 	return s.ledger.DeleteInBatches(ctx, query, args...)
 }
 
-// Probe returns nil if the database accepts changes, and for a restored database without a test;
-// use ReadOnly for that.
+// Probe returns nil if a test change of the database succeeds. In a restored, read-only database
+// it tests nothing and returns nil; use ReadOnly there.
 func (s *DB) Probe(ctx context.Context) error {
 	if s.history.Restored() {
 		return nil

@@ -51,7 +51,7 @@ func (s *Hosts) Fence(ctx context.Context, call Call, ref string, in api.HostFen
 }
 
 // admitFence allows an operator's fence even while the store is read-only: a fence only takes
-// rights away, and no host may prevent it by its marks.
+// rights away, and no host may prevent it by a mark that makes the store read-only.
 func admitFence(ctx context.Context, db *DB, tx *Tx) error {
 	if tx.Call.Host != nil {
 		return admitToken(ctx, db, tx)
@@ -100,8 +100,7 @@ func (s *Hosts) Rejoin(ctx context.Context, call Call, ref string, in api.HostRe
 	})
 }
 
-// admitRejoin admits a host with any epoch, unless it has not shown its mark since the start: the
-// mark may prove that the database is from a backup.
+// admitRejoin admits a host with any epoch, unless admitCompared refuses the host.
 func admitRejoin(ctx context.Context, db *DB, tx *Tx) error {
 	if err := admitWritable(ctx, db, tx); err != nil || tx.Call.Host == nil {
 		return err
@@ -123,14 +122,15 @@ func standingOf(h hostcache.Row) string {
 	return "behind"
 }
 
-// setEpoch sets the epoch and fence of a host, which then counts as rejoined after a restore.
+// setEpoch sets a host's epoch and whether it is fenced. If the database was restored from a
+// backup, the host now counts as rejoined.
 func (tx *Tx) setEpoch(ctx context.Context, hostID string, epoch int64, fenced bool) error {
 	tx.cache.hosts.invalidate()
 	return tx.Exec(ctx, "UPDATE hosts SET epoch = ?, fenced = ?, behind = 0 WHERE id = ?", epoch, fenced, hostID)
 }
 
-// audit audits a change of a host. The host's next report is stored even if it is the same as the
-// last one.
+// audit audits a change of a host, and makes the store write the host's next report even if it is
+// unchanged.
 func (s *Hosts) audit(ctx context.Context, tx *Tx, was hostcache.Row, e api.Event) (api.Host, error) {
 	e.Host, e.Object = was.Name, "host/"+was.ID
 	if err := tx.Audit(ctx, e); err != nil {

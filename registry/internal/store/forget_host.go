@@ -16,8 +16,8 @@ type hostForgetTx struct{ *Tx }
 
 // Forget removes, for an operator, a host that will not return. The host must be fenced and have
 // no instances, open migrations or paused guests. Forget deletes its pools, tasks and finished
-// migrations, which stay in the audit trail. Its volumes in shared pools move to other hosts with
-// the pool. Its other volumes are forgotten if volumes is true, otherwise Forget fails.
+// migrations, which stay in the audit trail. Its volumes in shared pools become volumes of other
+// hosts with the pool. Its other volumes are forgotten if volumes is true, otherwise Forget fails.
 func (s *Hosts) Forget(ctx context.Context, call Call, ref string, volumes bool) (api.Host, error) {
 	return mutateAudited(ctx, s.trail, call, "host.forget", "host/"+validate.Clip(ref), []any{ref, volumes}, admitToken, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		rules := hostForgetTx{tx}
@@ -99,9 +99,9 @@ func stillHas(host hostcache.Row, what string, names []string, advice string) er
 	return api.Errorf(api.CodeConflict, "cannot forget host %s: there are %s of it left (%s); %s", host.Name, what, said, advice).With("left", names[:min(most, len(names))])
 }
 
-// heirOf selects another host that reaches a volume of host ?1, NULL if there is none. The lost
-// host has reported the volume's path, so an heir takes the volume only at the path that its own
-// pool implies or, in a pool of devices, in the directory of its pool.
+// heirOf selects another host that reaches a volume of host ?1, NULL if there is none. Only the
+// lost host has reported the volume's path, so an heir gets the volume only at the path that the
+// heir's own pool implies or, in a pool of devices, in the directory of the pool.
 var heirOf = `(SELECT p.host_id FROM pools p JOIN hosts h ON h.id = p.host_id JOIN locations l ON l.pool = p.name
 	WHERE l.volume_id = volumes.id AND l.migration_id IS NULL AND l.scope = 'shared' AND p.shared = 1 AND p.host_id <> ?1
 		AND (l.path = '' OR p.path <> '' AND CASE WHEN p.type IN ('dir', 'fs', 'netfs', 'vstorage')

@@ -67,8 +67,8 @@ func (tx *Tx) HostNamed(ctx context.Context, ref string) (id, name string, err e
 	return h.ID, h.Name, err
 }
 
-// checkFenced requires a valid fence. A fence from before a restore is not valid: the host may have
-// rejoined in the lost history.
+// checkFenced requires a valid fence. A fence in a database restored from a backup is not valid:
+// the host may have rejoined after the backup.
 func checkFenced(h hostcache.Row, verb string) error {
 	switch {
 	case !h.Fenced:

@@ -73,15 +73,15 @@ func (s *Hosts) document(h hostcache.Row) api.Host {
 	}
 }
 
-// Waits records that an admitted host waits for tasks; it counts as a report for LastSeen.
+// Waits records that an admitted host waits for tasks; the wait counts as a report for LastSeen.
 func (s *Hosts) Waits(hostID string) { s.db.hosts.Touch(hostID, s.db.now()) }
 
 // BrokeOff records that the connection of a host's wait for tasks broke. It does not block.
 func (s *Hosts) BrokeOff(hostID string) { s.db.hosts.NoteBreak(hostID, s.db.now()) }
 
-// CheckHeard refuses a host that has not reported since the start. It may not know that the
-// registry was restarted, and must report first. A restored database accepts no reports, so
-// CheckHeard then allows every host.
+// CheckHeard refuses a host that has not reported since the registry started: the host may not
+// know of the restart, and must report first. A database restored from a backup accepts no
+// reports, so CheckHeard then allows every host.
 func (s *Hosts) CheckHeard(host api.Host) error {
 	if s.db.history.Restored() || s.db.hosts.WasCompared(host.ID) {
 		return nil

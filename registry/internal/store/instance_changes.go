@@ -196,9 +196,9 @@ func (s *Instances) Forget(ctx context.Context, call Call, ref string, how Forge
 	})
 }
 
-// check refuses an instance with a volume that another host reaches. The domain still names that
-// volume's disk, and only the instance's own host would check this before the volume is attached
-// elsewhere. A shelved_offloaded instance has no domain.
+// check refuses an instance with a volume that another host reaches: the instance's domain would
+// still name the volume's disk, and another host would not know this when it attaches the volume.
+// A shelved_offloaded instance has no domain.
 func (tx instanceForgetTx) check(ctx context.Context, i api.Instance) error {
 	if i.State == api.InstanceShelvedOffloaded {
 		return nil
@@ -266,8 +266,8 @@ func (tx adoptionTx) adoptNew(ctx context.Context, hostID string, d api.AdoptedD
 	}, hostID, api.VolumeAvailable)
 }
 
-// adoptShared adopts a disk of a known volume, by the rules of every attach; in addition the
-// domain must share the disk.
+// adoptShared adopts a disk that is an attached volume, by the rules of attaching; in addition the
+// domain must define the disk as shareable.
 func (tx adoptionTx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Volume, hostID string, d api.AdoptedDisk) error {
 	rules := reservationTx(tx)
 	has := v.Attachments[0]
@@ -298,9 +298,9 @@ func (tx adoptionTx) adoptShared(ctx context.Context, in api.InstanceRegister, v
 	return rules.checkAttachReach(ctx, w, hostID)
 }
 
-// shareDisk advises how to share a disk. No command changes a disk's definition, but an attached
-// volume gets a shareable one. A root disk must not be detached for this, because it would lose
-// its boot index.
+// shareDisk advises how to make a disk shareable. No command changes a disk's definition, but
+// attaching a multiattach volume defines a shareable disk. A root disk must not be detached for
+// this, because it would lose its boot index.
 func shareDisk(instance, volume string, d api.AdoptedDisk) string {
 	if api.IsRoot(d.BootIndex) {
 		return fmt.Sprintf("it has to have <shareable/> in a definition that you give to `virsh define` with the instance off, for which no command of virsh or volferryctl is enough (`%s` prints it); then adopt it again",

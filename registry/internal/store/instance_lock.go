@@ -49,8 +49,8 @@ func (s *Instances) Unlock(ctx context.Context, call Call, ref string) (api.Inst
 	})
 }
 
-// OwnInstance returns the instance that ref names. The change, named verb, is refused to a host
-// that does not have the instance.
+// OwnInstance returns the instance that ref names. It refuses a host that does not have the
+// instance; verb names the change.
 func (tx *Tx) OwnInstance(ctx context.Context, ref, verb string) (api.Instance, error) {
 	id, err := Resolve(ctx, tx, KindInstance, ref)
 	if err != nil {
@@ -63,7 +63,7 @@ func (tx *Tx) OwnInstance(ctx context.Context, ref, verb string) (api.Instance, 
 	return i, tx.CheckOwn(ctx, KindInstance, id, verb, i.Name)
 }
 
-// LockInstance locks an instance. Without op it is an operator's lock; otherwise only the
+// LockInstance locks an instance. If op is "", it is an operator's lock; otherwise only the
 // migration op may change and unlock the instance.
 func (tx *Tx) LockInstance(ctx context.Context, instanceID, reason, op string) error {
 	i, err := InstanceByID(ctx, tx, instanceID)
@@ -76,8 +76,8 @@ func (tx *Tx) LockInstance(ctx context.Context, instanceID, reason, op string) e
 	return tx.setLock(ctx, i, "instance.lock", instanceLock{reason, op})
 }
 
-// UnlockInstance removes the lock of the migration op, or an operator's lock if op is "". It does
-// not remove other locks.
+// UnlockInstance removes the lock of the migration op, or an operator's lock if op is "", but no
+// other lock.
 func (tx *Tx) UnlockInstance(ctx context.Context, instanceID, op string) error {
 	i, err := InstanceByID(ctx, tx, instanceID)
 	if err != nil || !i.Locked || i.LockedBy != op {

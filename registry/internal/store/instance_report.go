@@ -22,8 +22,8 @@ type reported struct {
 	own bool
 }
 
-// storeInstances stores the reported instances. It returns the running instances that belong to
-// another host. An unchanged report costs one query, whatever its length.
+// storeInstances stores the reported instances. It returns the running instances that the host
+// does not have. An unchanged report costs one query, whatever its length.
 func (tx reportTx) storeInstances(ctx context.Context, in api.HostReport) (foreign []string, err error) {
 	scan := ledger.ScanInto(func(r *reported) []any { return []any{&r.id, &r.note, &r.state, &r.standstill, &r.differs, &r.own} })
 	rows, err := ledger.QueryAll(ctx, tx, scan, "SELECT i.id, i.note, i.state, i.standstill, i.differs, "+instanceHostID+" = ?1 FROM instances i WHERE i.host_id = ?1", in.ID)
@@ -48,7 +48,7 @@ func (tx reportTx) storeInstances(ctx context.Context, in api.HostReport) (forei
 	return foreign, nil
 }
 
-// storeInstance stores a reported instance. A report never shelves or unshelves one.
+// storeInstance stores a reported instance. A report never shelves or unshelves an instance.
 func (tx reportTx) storeInstance(ctx context.Context, was reported, i api.InstanceReport) error {
 	if was.state == api.InstanceShelvedOffloaded {
 		return nil
@@ -68,9 +68,9 @@ func (tx reportTx) storeInstance(ctx context.Context, was reported, i api.Instan
 	return tx.Exec(ctx, "UPDATE instances SET state = ?, standstill = ?, note = ?, differs = ?, updated_us = ? WHERE id = ?", state, i.Standstill, i.Note, i.Differs, tx.At.UnixMicro(), i.ID)
 }
 
-// noteRanOn records that a guest runs which a move has suspended, while the move has not resumed
-// any guest yet. Then another program has resumed the guest, and the saved memory of the other
-// guests is older than its writes (workflow.Pauses.Permit). Reports arrive in order.
+// noteRanOn records that a guest runs although a move has suspended it and has not resumed any
+// guest yet. Another program has resumed the guest, and the saved memory of the other guests is
+// older than its writes (workflow.Pauses.Permit).
 func (tx reportTx) noteRanOn(ctx context.Context, instanceID string) error {
 	type resting struct {
 		migration, state, phase, name, host string
@@ -104,7 +104,7 @@ func (tx reportTx) noteRanOn(ctx context.Context, instanceID string) error {
 	return nil
 }
 
-// RunningElsewhere returns the instances, as NAME of host HOST, that run with disks at other
+// RunningElsewhere returns the instances, as "NAME of host HOST", that run with disks at other
 // locations than their volumes', by their hosts' last reports. It omits instances with a volume in
 // migration, which may be at either location.
 func (s *Instances) RunningElsewhere(ctx context.Context) ([]string, error) {

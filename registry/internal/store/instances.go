@@ -134,10 +134,10 @@ func scanSlot(row ledger.Scanner) (slot, error) {
 	return s, err
 }
 
-// CheckNoSplitBrain refuses a change of an instance, named verb, while the instance runs on a host
-// other than hostID, which has it ("" for none). An operator may have migrated the guest with
-// virsh, or started a copy of its definition. Only the host where the guest runs can report this.
-// A change that frees the instance's volumes or changes its disks would then cause two writers.
+// CheckNoSplitBrain refuses a change of an instance, named by verb, while the instance runs on a
+// host other than its own, hostID ("" if no host has it): an operator may have migrated the guest
+// with virsh, or started a copy of its definition. A change that frees the instance's volumes or
+// changes its disks would then cause two writers.
 func (tx *Tx) CheckNoSplitBrain(verb, instanceID, hostID string) error {
 	other := tx.hosts.SplitBrain(instanceID, hostID)
 	if other == "" {
@@ -148,14 +148,13 @@ func (tx *Tx) CheckNoSplitBrain(verb, instanceID, hostID string) error {
 }
 
 // noteSplitBrain sets the note of an instance that runs on a host that does not have it. It
-// replaces the note of the instance's own host, which only sees the domain off.
+// replaces the note of the instance's own host, which only sees that the domain is off.
 func (s *Instances) noteSplitBrain(i *api.Instance) {
 	if other := s.db.hosts.SplitBrain(i.ID, i.Host); other != "" {
 		i.Note = "it runs on host " + other + ", which does not have it"
 	}
 }
 
-// encodeSlot and decodeSlot convert a slot's definition to its stored text, "" for nil.
 func encodeSlot(d *api.SlotDefinition) (string, error) {
 	if d == nil {
 		return "", nil

@@ -24,9 +24,9 @@ func LocationFields(l *api.Location) []any {
 	return []any{&l.Pool, &l.Name, &l.Path, &l.Format, &l.SizeBytes, &l.Backing, &l.ImageBytes, &l.LUKSSecret, &l.Identity}
 }
 
-// scopeOf returns the scope of a host's location. A location is unique within its scope. The scope
-// is shared for a path in the directory of a shared pool, whether or not the location names the
-// pool, and for a network address.
+// scopeOf returns the scope of a host's location; a location is unique within its scope. The scope
+// is scopeShared for a network address, and for a path in the directory of a shared pool, whether
+// or not the location names the pool. Otherwise it is the host's id.
 func scopeOf(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (string, error) {
 	if medium.Of(l.Path).Remote {
 		return scopeShared, nil
@@ -49,9 +49,9 @@ func InSharedPool(ctx context.Context, q ledger.Querier, hostID string, l api.Lo
 }
 
 // basesReachedBy returns the SQL condition that host hostID reaches every base image of a linked
-// clone of host ownerID: both hosts share its pool at the same path. A clone in a shared pool over
-// a local base image is complete on one host only. The arguments are SQL expressions for the two
-// ids and the clone's backing.
+// clone of host ownerID: both hosts share the base image's pool at the same path. A clone in a
+// shared pool over a local base image is complete on one host only. The arguments are SQL
+// expressions for the two ids and the clone's backing.
 func basesReachedBy(hostID, ownerID, backing string) string {
 	return fmt.Sprintf(`NOT EXISTS (SELECT 1 FROM json_each(CASE %[3]s WHEN '' THEN '[]' ELSE %[3]s END) base WHERE NOT EXISTS (
 		SELECT 1 FROM pools hp JOIN pools op ON op.name = hp.name AND op.path = hp.path
@@ -79,8 +79,8 @@ func Reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope strin
 	return yes, nil
 }
 
-// reserveLocation stores that a volume is at l, or with a migrationID that it will be. If l is
-// taken, it returns an error with the code taken.
+// reserveLocation stores l as a volume's location or, with a migrationID, as its future location.
+// If another volume has l, it returns an error; taken is the code.
 func (tx *Tx) reserveLocation(ctx context.Context, volumeID, migrationID, hostID string, l api.Location, taken api.Code) error {
 	l, err := inItsPool(ctx, tx, hostID, l)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 
 // Transition changes the state of a migration if its present state is in in.From. Completed makes
 // dst the volume's location and frees src; cancelled and error free dst; all three unlock the
-// volume. Once a migration is completing, they free dst only if the host sets NotSwitched: the
-// volume was not switched to dst.
+// volume. Once the host has announced completing, cancelled and error need NotSwitched: the host
+// states that the volume was not switched to dst.
 func (s *Migrations) Transition(ctx context.Context, call Call, ref string, in api.MigrationTransition) (api.Migration, error) {
 	if err := checkTransition(in); err != nil {
 		return api.Migration{}, err
@@ -90,8 +90,8 @@ func (tx migrationTx) checkOwner(ctx context.Context, m api.Migration, in api.Mi
 	return nil
 }
 
-// checkState is the comparison of a compare-and-swap. done means that the same op has already made
-// this transition and lost the answer.
+// checkState refuses a transition that the present state does not allow. done means that the same
+// op has already made the transition, and lost the answer.
 func (tx migrationTx) checkState(ctx context.Context, m api.Migration, in api.MigrationTransition) (done bool, err error) {
 	var op string
 	if err := tx.QueryRowContext(ctx, "SELECT op_id FROM migrations WHERE id = ?", m.ID).Scan(&op); err != nil {
@@ -123,7 +123,6 @@ func mayBeSwitched(m api.Migration) bool {
 	return m.State == api.MigrationCompleting || m.State == api.MigrationNeedsOperator
 }
 
-// storeState is the swap of the compare-and-swap.
 func (tx migrationTx) storeState(ctx context.Context, m api.Migration, in api.MigrationTransition) error {
 	var fail, finished any
 	if in.Error != nil {

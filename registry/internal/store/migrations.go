@@ -38,7 +38,7 @@ type Migrations struct {
 	trail *Trail
 }
 
-// Each visits the migrations after a key, open ones only or, with all, every one. An empty
+// Each visits the migrations after a key: only open ones, or every one if all is true. An empty
 // volumeRef matches every volume. A host sees only its own migrations.
 func (s *Migrations) Each(ctx context.Context, volumeRef string, all bool, viewer Viewer, after string, do ledger.Visit[api.Migration]) error {
 	return s.db.view(ctx, func(q ledger.Querier) error {
@@ -62,8 +62,8 @@ func (s *Migrations) Each(ctx context.Context, volumeRef string, all bool, viewe
 	})
 }
 
-// migrationsQuery returns the query for a chunk of migrations. It finds the few open migrations by
-// a partial index, not among the many finished ones.
+// migrationsQuery finds the few open migrations by a partial index, not among the many finished
+// ones.
 func (v Viewer) migrationsQuery(volume string, all bool) string {
 	which, key := v.visible(ownsMigration), "m.id"
 	if volume != "" {

@@ -11,19 +11,19 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// reachedBy returns the SQL condition that host h reaches the bytes of volume v at location l: the
-// host is the volume's own, or it also has the shared pool of the location. The arguments are
-// aliases of tables.
+// reachedBy returns the SQL condition that host h reaches the bytes of volume v at location l: h
+// is the volume's own host, or also has the shared pool of the location. The arguments are aliases
+// of tables.
 func reachedBy(h, v, l string) string {
 	return fmt.Sprintf(`(%[3]s.scope = %[1]s.id OR %[3]s.scope = 'shared' AND (%[2]s.host_id = %[1]s.id
 		OR EXISTS (SELECT 1 FROM pools rp WHERE rp.host_id = %[1]s.id AND rp.name = %[3]s.pool AND rp.shared = 1)
 			AND %[4]s))`, h, v, l, basesReachedBy(h+".id", v+".host_id", l+".backing"))
 }
 
-// moverQuery selects the hosts that reach volume ?1: whether each has pool ?2 (true for "", a
-// path), and the number of other volumes of the volume's instances that it does not reach. It
-// sorts fenced hosts last, hosts with active pools first, then hosts that had such an instance
-// last, then the host of the volume's row.
+// moverQuery selects the hosts that reach volume ?1, each with two values: whether it has pool ?2
+// (true for "", a move to a path), and the number of other volumes of the volume's instances that
+// it does not reach. It prefers, in this order, hosts that are not fenced, hosts with active
+// pools, hosts that last had such an instance, and the volume's own host.
 var moverQuery = `SELECT h.id, ?2 = '' OR EXISTS (SELECT 1 FROM pools p WHERE p.host_id = h.id AND p.name = ?2),
 		(SELECT COUNT(*) FROM attachments a
 			JOIN attachments oa ON oa.instance_id = a.instance_id AND oa.volume_id <> a.volume_id

@@ -44,7 +44,7 @@ type Reports struct {
 // Receive accepts it if the host was never fenced.
 //
 // Nil pools or migrations mean that the daemon does not know them now, and the last reported ones
-// stay. A report has no op id, because only the last report counts.
+// stay.
 //
 // A report may consist of a digest alone; it stands for the last whole report with this digest. If
 // that is not the host's last stored report, Receive returns a conflict with DetailReportWhole.

@@ -14,7 +14,7 @@ import (
 )
 
 // epochsOfTimeline bounds the epochs of a host in one timeline. The epochs of a new timeline begin
-// above all epochs of the lost history.
+// above all epochs that hosts may have got after the backup.
 const epochsOfTimeline = 1 << 20
 
 // RestoreAcceptance is an operator's statement that the restored database was compared with the
@@ -26,12 +26,11 @@ type RestoreAcceptance struct {
 	WithoutProof bool
 }
 
-// AcceptRestore starts a new timeline after an operator has compared the registry with the hosts:
-// marks of older timelines prove nothing any more. A read-only store accepts no other change but a
-// fence.
+// AcceptRestore starts a new timeline after an operator has compared a database restored from a
+// backup with the hosts: marks of older timelines prove nothing any more.
 //
-// Every host gets a new epoch, because the epochs of the lost history are unknown. With the old
-// epochs, a host that was fenced in the lost history would be refused for ever, a host that does
+// Every host gets a new epoch, because the epochs given out after the backup are unknown. With the
+// old epochs, a host that was fenced after the backup would be refused for ever, a host that does
 // not know of its fence would be believed, and hosts would use attachments that the database does
 // not know. No host is fenced: each releases the volumes that it no longer has, and rejoins. Until
 // then CheckNotBehind protects those volumes.
@@ -91,8 +90,9 @@ func (s *Marks) renewEpochs(ctx context.Context, tx *Tx, timeline int64) error {
 }
 
 // CheckNotBehind refuses to give a volume to a host while another host that reaches the volume has
-// not rejoined since a restore: that host may have the volume from the lost history. A host that
-// rejoins releases such volumes. An operator who fences a host states that it cannot touch them.
+// not rejoined since the database was restored: that host may have got the volume after the
+// backup. A host that rejoins releases such volumes. An operator who fences a host states that it
+// cannot touch them.
 func (tx *Tx) CheckNotBehind(ctx context.Context, verb, volume string, l api.Location, hostID string) error {
 	behind, err := tx.hostsBehind(ctx)
 	if err != nil {

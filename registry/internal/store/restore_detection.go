@@ -37,7 +37,6 @@ func readHistory(ctx context.Context, q ledger.Querier, end ledger.End) (*histor
 	return h, nil
 }
 
-// makeMarkKey generates the key for marks if the database has none.
 func makeMarkKey(ctx context.Context, db *sqlitedb.DB) error {
 	if _, err := db.Write.ExecContext(ctx, "UPDATE registry SET mark_key = ? WHERE length(mark_key) = 0", history.NewKey()); err != nil {
 		return fmt.Errorf("make the key of marks: %w", err)
@@ -45,7 +44,7 @@ func makeMarkKey(ctx context.Context, db *sqlitedb.DB) error {
 	return nil
 }
 
-// Marks are the marks of the registry's history, which hosts keep and show.
+// Marks are positions in the registry's history, which hosts keep and show again.
 type Marks struct {
 	db         *DB
 	onReadOnly func(reason string)
@@ -119,8 +118,8 @@ func (s *Marks) inHistory(ctx context.Context, now, m api.RegistryMark) (bool, e
 	return err == nil && hex.EncodeToString(hash) == m.Hash, nil
 }
 
-// ReadOnly reports whether the store refuses changes because hosts know a newer history. reason
-// includes the operator's next action.
+// ReadOnly reports whether the store refuses changes because hosts' marks prove that the database
+// is from a backup. reason includes the operator's next action.
 func (s *DB) ReadOnly() (reason string, yes bool) {
 	reason = s.history.Reason()
 	return reason, reason != ""
@@ -137,8 +136,9 @@ func (s *DB) writable() error {
 // issued nor signed. The store refuses all requests of these hosts.
 func (s *Marks) Doubted() []string { return s.db.history.Doubted() }
 
-// admitCompared refuses the changes of a host that has not shown its mark since the start: its
-// first report may prove that the database is from a backup, and such a database must not change.
+// admitCompared refuses the changes of a host that has not shown its mark since the registry
+// started: its first report may prove that the database is from a backup, and such a database must
+// not change.
 func (s *DB) admitCompared(host hostcache.Row) error {
 	if err := s.history.CheckDoubt(host.ID); err != nil {
 		return err

@@ -162,8 +162,8 @@ func (s *Retypes) plan(ctx context.Context, q ledger.Querier, v api.Volume, t ap
 }
 
 // atRetypeTarget reports whether the volume is already at the target of its retype, or there is no
-// target. It refuses a target that the type does not allow, except a device, because only the host
-// can find its pool. The host checks everything else.
+// target. It refuses a target that the type does not allow, except a device (ofUnknownPool). The
+// host checks everything else.
 func atRetypeTarget(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, hostID string, in api.VolumeRetype) (bool, error) {
 	plan := RetypePlan{ToPool: in.ToPool, ToPath: in.ToPath}
 	if plan.to() == "" {

@@ -64,12 +64,11 @@ func (h *hostRows) invalidate() {
 
 const maxAttachments = 4096
 
-// attachmentCache caches attachments without a migration by id, as attachmentRowQuery reads them. A
-// daemon changes one attachment several times in succession, and the read is most of the cost of
+// attachmentCache caches attachments without a migration by id, as attachmentRowQuery reads them.
+// A daemon changes one attachment several times in succession, and the read is most of the cost of
 // each change.
 //
-// Every statement except those in keepsAttachments empties the cache. Undoing a change empties it
-// too.
+// Every statement except those in keepsAttachments empties the cache.
 type attachmentCache map[string]attachmentRow
 
 // These statements, for attach and detach, do not change the cached rows of other attachments. The

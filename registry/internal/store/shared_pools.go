@@ -38,8 +38,8 @@ func (s *Pools) mayShare(pool, hostID, hostName string) bool {
 	return named && (hosts == nil || slices.Contains(hosts, hostName) || slices.Contains(hosts, hostID))
 }
 
-// unshare removes the stored sharing of pools that the site does not, or no longer, allow.
-// Otherwise a silent host would keep it.
+// unshare marks stored pools as not shared if the site does not allow, or no longer allows, the
+// sharing. Otherwise it would last until the host's next report.
 func (s *Pools) unshare(ctx context.Context) error {
 	if s.shared == nil {
 		return nil
@@ -145,7 +145,7 @@ func (tx poolTx) nameLocations(ctx context.Context, hostID string, pools []api.P
 // isOfFiles reports whether every file in the directory of the pool is in the pool, under its own
 // name. The directory of a pool of devices may have other devices: pools of disks and LUNs use
 // directories of the whole host, such as /dev, and libvirt does not know the thin volumes of a
-// volume group. Only the host can find a device's pool.
+// volume group.
 func isOfFiles(p api.Pool) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, p.Type)
 }

@@ -26,9 +26,9 @@ const (
 	upMargin      = 10 * time.Second
 )
 
-// isSilent reports whether the host has been silent for longer than its report interval and
-// margin. If the connection of its wait for tasks broke, margin alone counts, because a host that
-// is up reconnects at once.
+// isSilent reports whether the host has been silent for longer than its report interval plus
+// margin. If the connection of its wait for tasks broke, shortestQuiet replaces the interval,
+// because a host that is up reconnects at once.
 func (s *DB) isSilent(hostID string, last time.Time, margin time.Duration) bool {
 	now := s.now()
 	if now.Sub(last) > s.reportEvery()+margin {

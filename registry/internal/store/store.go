@@ -119,7 +119,6 @@ func partsOf(db *DB, o Options) *Store {
 	return s
 }
 
-// start reads the state that is kept in memory, and starts the writer.
 func (s *DB) start(ctx context.Context, o Options) error {
 	if err := makeMarkKey(ctx, s.sqlite); err != nil {
 		return err

@@ -30,8 +30,8 @@ func (tx careTx) inCare(ctx context.Context, ref, verb string) (api.Volume, erro
 // inHand is OwnVolume for a change of the volume's bytes. It admits operators, and these hosts: a
 // host that has an instance with the volume (a reserved attachment does not count); the host that
 // has the volume in its care, while the volume is unheld; and a host that has taken a task about
-// the volume and has not answered it yet. It is not enough that a host can reach the bytes,
-// because every host with the shared pool can.
+// the volume and has not answered it yet. Reaching the bytes is not enough: every host with the
+// shared pool does.
 func (tx careTx) inHand(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.OwnVolume(ctx, ref, verb)
 	if err != nil || tx.host == nil || v.Unheld() && v.Host == tx.host.Name {
@@ -52,9 +52,9 @@ func (tx careTx) inHand(ctx context.Context, ref, verb string) (api.Volume, erro
 	return v, tx.notInHand(verb, v)
 }
 
-// seen is inHand for a host's report about the volume's image. While another host has
-// an instance with the volume, it refuses: that instance would depend on a false report. advice
-// returns the operator's command for this case.
+// seen is inHand for a host's report about the volume's image. While another host has an instance
+// with the volume, it refuses, because a false report would harm that instance. advice returns the
+// operator's command for this case.
 func (tx careTx) seen(ctx context.Context, ref, verb string, advice func(api.Volume) string) (api.Volume, error) {
 	v, err := tx.inHand(ctx, ref, verb)
 	if err != nil || tx.host == nil {
@@ -70,7 +70,7 @@ func (tx careTx) seen(ctx context.Context, ref, verb string, advice func(api.Vol
 }
 
 // wasAsked reports whether the calling host has taken, and not yet answered, a task about the
-// volume that meets condition, an SQL condition. In condition ?2 is the path of the volume.
+// volume that meets condition, an SQL condition. In condition ?2 is the volume's path in the API.
 func (tx careTx) wasAsked(ctx context.Context, condition, volumeID string) (asked bool, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM tasks WHERE host_id = ?1 AND state = 'taken' AND "+condition+")",
 		tx.host.ID, "/v1/volumes/"+volumeID).Scan(&asked); err != nil {

@@ -26,8 +26,8 @@ var volumeNext = map[api.VolumeStatus][]api.VolumeStatus{
 	api.VolumeResizing:  {},
 }
 
-// Register records a volume that a host is about to make or has found. Its location must not
-// be taken.
+// Register records a volume that a host is about to make or has found. No other volume may have
+// its location.
 func (s *Volumes) Register(ctx context.Context, call Call, in api.VolumeRegister) (api.Volume, error) {
 	if err := cmp.Or(validate.ID("volume id", in.ID), validate.Name("volume name", in.Name), validate.Location("volume", in.Location)); err != nil {
 		return api.Volume{}, err

@@ -37,7 +37,7 @@ func CheckSetSize(v api.Volume, in api.VolumeSize) error {
 }
 
 // SetSize stores the size that an operator gives a volume, even a smaller one. The host must have
-// seen exactly this size, and the volume must not have changed since asked was read.
+// seen exactly this size, and the volume must not have changed since the caller read it as asked.
 func (s *Volumes) SetSize(ctx context.Context, call Call, asked api.Volume, in api.VolumeSize, seen SeenImage) (api.Volume, error) {
 	return Mutate(ctx, s.db, call, "volume.set_size", []any{asked.ID, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		resize := resizeTx{tx}

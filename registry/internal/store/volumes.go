@@ -96,8 +96,8 @@ func (tx *Tx) Volume(ctx context.Context, ref string) (api.Volume, error) {
 	return volumeByID(ctx, tx, id)
 }
 
-// OwnVolume returns the volume that ref names. The change, named verb, is refused to a host that
-// does not own the volume.
+// OwnVolume returns the volume that ref names. It refuses a host that does not own the volume;
+// verb names the change.
 func (tx *Tx) OwnVolume(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.Volume(ctx, ref)
 	if err != nil {

@@ -42,7 +42,6 @@ func SlotDefinition(device string, d api.SlotDefinition) error {
 	return checkDocument("definition of the disk "+device, d.Disk, MaxSlotDefinition)
 }
 
-// checkDocument checks a text that is stored unchanged.
 func checkDocument(what, text string, most int) error {
 	switch {
 	case text == "":

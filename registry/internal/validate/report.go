@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Bounds of one report: more than any host has, and small enough for the single writer.
+// Bounds of one report: more than any host has, and small enough for the database's single writer.
 const (
 	maxReportPools      = 256
 	maxReportInstances  = 4096
@@ -128,7 +128,7 @@ func checkReportMigrations(migrations []api.Migration) error {
 	return nil
 }
 
-// checkReportMigration checks those values of a migration that users see while it runs.
+// checkReportMigration checks the values of a migration that users see while it runs.
 func checkReportMigration(m api.Migration) error {
 	if err := cmp.Or(ID("migration id", m.ID), checkPhase(m), Text("verify of a migration", m.Verify), Text("pace of a migration", m.Pace), Text("pacing of a migration", m.Pacing), Text("method of a migration", m.Method)); err != nil {
 		return err

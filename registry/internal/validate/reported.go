@@ -7,8 +7,9 @@ import (
 	"github.com/volferry/volferry/internal/printable"
 )
 
-// ReportedError returns a checked error of a host for users. It drops the host's commands: the
-// registry's clients print commands to copy, and a compromised host must not choose them.
+// ReportedError returns a host's error with printable texts and without the host's commands, for
+// users: the registry's clients print commands to copy, and a compromised host must not choose
+// them.
 func ReportedError(e *api.Error) *api.Error {
 	if e == nil {
 		return nil
@@ -18,8 +19,8 @@ func ReportedError(e *api.Error) *api.Error {
 	return out
 }
 
-// ReportedMigration returns a migration of a host, checked for users. Its texts are bounded and
-// printable, and it has no commands of the host.
+// ReportedMigration returns a host's migration for users: its texts are bounded and printable, and
+// it has no commands of the host.
 func ReportedMigration(m api.Migration) api.Migration {
 	m.Error = ReportedError(m.Error)
 	for _, text := range []*string{&m.Remark, &m.GuestPaused, &m.GuestNotResumed, &m.GuestThrottled} {

@@ -66,7 +66,7 @@ func Text(what, text string) error {
 	return Printable(what, text)
 }
 
-// Required is Text that refuses an empty text.
+// Required is Text, and also refuses an empty text.
 func Required(what, text string) error {
 	if text == "" {
 		return Invalid("the %s is missing", what)
@@ -210,7 +210,8 @@ func locationBytes(what string, l api.Location) error {
 	return nil
 }
 
-// maxIdentity bounds a device's identity, in bytes: a loop device's has the path of its file.
+// maxIdentity bounds a device's identity, in bytes: the identity of a loop device has the path of
+// its file.
 const maxIdentity = 2 * MaxPath
 
 // Identity checks the identity of a device.
@@ -295,7 +296,7 @@ func ClipTo(enough int, text string) string {
 	}, text), "\uFFFD")
 }
 
-// maxBacking bounds the base images of a clone: QEMU has no longer chains.
+// maxBacking bounds the number of base images of a clone: QEMU has no longer chains.
 const maxBacking = 200
 
 func backing(what string, l api.Location) error {
