@@ -104,9 +104,8 @@ var doing = map[workflow.LiveVerb]string{
 	workflow.LiveLast: "copy what was written last", workflow.LiveEnd: "end the copying", workflow.LiveUntrack: "end following the writes",
 }
 
-// settleCall records the result of the last call to a host, after the move has begun to need
-// another call. It withdraws the last call if the host has not fetched it, and otherwise waits for
-// the result.
+// settleCall records the result of the last call to a host, when the move needs another call. It
+// withdraws the last call if the host has not fetched it, and otherwise waits for the result.
 func (l *Loop) settleCall(ctx context.Context, p *workflow.Pause, h workflow.LiveHost) error {
 	v := hostop.Outcome{Failed: api.Errorf(api.CodeConflict, "withdrawn")}
 	if h.Call.Verb != workflow.LiveCheck {

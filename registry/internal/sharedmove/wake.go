@@ -88,8 +88,9 @@ func (l *Loop) resumeOne(ctx context.Context, p *workflow.Pause, g workflow.Paus
 	return l.woken(ctx, p, g, v, workflow.PauseRestored, "resume")
 }
 
-// restoreTries bounds the attempts to restore an instance. Then the others are resumed. If one of
-// them writes to a shared volume, the instance's memory cannot be restored any more.
+// restoreTries bounds the attempts to restore an instance. After the last attempt the others are
+// resumed. If one of them writes to a shared volume, the instance's memory cannot be restored any
+// more.
 const restoreTries = 3
 
 func (l *Loop) woken(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, v hostop.Outcome, to, verb string) error {

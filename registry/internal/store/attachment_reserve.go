@@ -268,7 +268,8 @@ func (tx reservationTx) reserve(ctx context.Context, v volumeForReserve, slot sl
 		diskDetails(h.DiskAttachment))
 }
 
-// store also makes a volume in the root slot bootable, like an adopted root volume.
+// store stores an attachment. A volume in the root slot becomes bootable, like an adopted root
+// volume.
 func (tx reservationTx) store(ctx context.Context, v volumeForReserve, slot slotForReserve, h attachmentRow) error {
 	if !slot.there {
 		if err := tx.Exec(ctx, addSlot, h.InstanceID, h.Device); err != nil {

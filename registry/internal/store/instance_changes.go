@@ -198,7 +198,6 @@ func (s *Instances) Forget(ctx context.Context, call Call, ref string, how Forge
 
 // check refuses an instance with a volume that another host reaches: the instance's domain would
 // still name the volume's disk, and another host would not know this when it attaches the volume.
-// A shelved_offloaded instance has no domain.
 func (tx instanceForgetTx) check(ctx context.Context, i api.Instance) error {
 	if i.State == api.InstanceShelvedOffloaded {
 		return nil

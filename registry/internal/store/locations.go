@@ -80,7 +80,7 @@ func Reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope strin
 }
 
 // reserveLocation stores l as a volume's location or, with a migrationID, as its future location.
-// If another volume has l, it returns an error; taken is the code.
+// If another volume has l, it returns an error with taken as the code.
 func (tx *Tx) reserveLocation(ctx context.Context, volumeID, migrationID, hostID string, l api.Location, taken api.Code) error {
 	l, err := inItsPool(ctx, tx, hostID, l)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 type admission func(context.Context, *DB, *Tx) error
 
 // Mutate is ledger.Mutate after a check of the caller's token. It returns stale_epoch for a fenced
-// host, or an epoch that is not the host's, and registry_unavailable for a host that has not shown
-// its mark since the registry started (admitCompared).
+// host or for an epoch that is not the host's, and registry_unavailable for a host that has not
+// shown its mark since the registry started (admitCompared).
 func Mutate[T any](ctx context.Context, db *DB, call Call, what string, request any, do func(context.Context, *Tx) (T, error)) (T, error) {
 	if call.Host == nil {
 		return mutateIf(ctx, db, call, what, request, admitToken, do)

@@ -137,8 +137,7 @@ func (s *DB) writable() error {
 func (s *Marks) Doubted() []string { return s.db.history.Doubted() }
 
 // admitCompared refuses the changes of a host that has not shown its mark since the registry
-// started: its first report may prove that the database is from a backup, and such a database must
-// not change.
+// started: its first report may prove that the database is from a backup.
 func (s *DB) admitCompared(host hostcache.Row) error {
 	if err := s.history.CheckDoubt(host.ID); err != nil {
 		return err

@@ -21,8 +21,8 @@ func (p Pause) LiveNext(h LiveHost) (LiveCall, bool) {
 }
 
 // LiveReady reports whether all hosts have completed the action of the phase. A call with an
-// unknown result is not completed (R6 of package sharedmove). A fenced host need not end its
-// tracking of writes.
+// unknown result counts as not completed (R6 of package sharedmove). A fenced host need not end
+// its tracking of writes.
 func (p Pause) LiveReady() bool {
 	for _, h := range p.Live.Hosts {
 		if _, left := p.LiveNext(h); left {

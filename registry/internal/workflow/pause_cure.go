@@ -83,8 +83,8 @@ func (p Pause) cured(stops *api.Error, now time.Time) *api.Error {
 	return out.With(api.DetailCure, strings.Join(slices.Insert(commands, 0, call), api.CureSeparator))
 }
 
-// hasToStartAnew reports whether an instance has failed, and will no longer be allowed to use its
-// memory when an operator has read the error (resumeWindow).
+// hasToStartAnew reports whether an instance has failed and its memory may not be used
+// resumeWindow from now, about when an operator reads the error.
 func (p Pause) hasToStartAnew(g PauseInstance, now time.Time) bool {
 	return g.Error != nil && p.barred(g, now.Add(resumeWindow)) != nil
 }

@@ -39,10 +39,10 @@ type TaskRequest struct {
 }
 
 // Create queues a call of a host's API as a task; the task's id is the idempotency key. A second
-// call with the same id and request returns the existing task and its answer (nil if none), also
-// for another caller or host; another request returns idempotency_mismatch. Create compares the
-// callers' original requests, because a name may now mean another object. A withdrawn task, which
-// no host has taken, is queued again with the new values.
+// call with the same id and request returns the existing task and its answer, also for another
+// caller or host; another request returns idempotency_mismatch. Create compares the callers'
+// original requests, because a name may now mean another object. A withdrawn task, which no host
+// has taken, is queued again with the new values.
 func (s *Tasks) Create(ctx context.Context, call store.Call, in api.Task, asked TaskRequest) (api.Task, *api.TaskAnswer, error) {
 	if err := checkTask(in); err != nil {
 		return api.Task{}, nil, err
@@ -226,7 +226,7 @@ func (s *Tasks) Withdraw(ctx context.Context, call store.Call, id string) (bool,
 
 // withdrawQueued withdraws the tasks that an earlier run of the registry has left queued. Their
 // callers get the answer that the tasks were not begun. A registry restored from a backup accepts
-// no changes and sends no tasks; it withdraws them at the first start after the restore is
+// no changes and sends no tasks; the tasks are withdrawn at the first start after the restore is
 // accepted.
 func (s *Tasks) withdrawQueued(ctx context.Context, who string) error {
 	if _, restored := s.db.ReadOnly(); restored {
