@@ -43,7 +43,7 @@ func Arrange(app *cli.App, argv []string) []string {
 	return a.line(argv[0])
 }
 
-// TypedCommand returns the command that a line names after the program's name, or only the
+// TypedCommand returns the command that words name, such as "volferryctl volume show", or only the
 // program's name.
 func TypedCommand(app *cli.App, words []string) string {
 	command, _ := Locate(app, words)
@@ -108,7 +108,7 @@ func (a *arrangement) line(program string) []string {
 
 func isHelp(word string) bool { return word == "--help" || word == "-h" || word == "-help" }
 
-// IsFlag reports whether a word has the form of a flag ("-" has not).
+// IsFlag reports whether a word has the form of a flag; "-" alone is no flag.
 func IsFlag(word string) bool { return len(word) > 1 && word[0] == '-' }
 
 func findCommand(commands []*cli.Command, name string) *cli.Command {

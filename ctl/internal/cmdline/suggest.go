@@ -13,8 +13,9 @@ import (
 
 var synonyms = map[string]string{"ls": "list", "get": "show", "info": "show", "describe": "show", "rm": "delete", "remove": "delete", "move": "migrate", "mv": "migrate"}
 
-// NearestFlag returns the long name of the flag that name probably means, or "". name is a part of
-// that name before or after a dash, or differs as in Nearest.
+// NearestFlag returns the long name of the flag that the user probably means, or "". name may be
+// the beginning or end of a flag's name, as "pool" of "to-pool", or only similar to one
+// (humanize.Nearest).
 func NearestFlag(flags []cli.Flag, name string) string {
 	var names []string
 	for _, f := range flags {
@@ -27,8 +28,8 @@ func NearestFlag(flags []cli.Flag, name string) string {
 	return humanize.Nearest(names, name)
 }
 
-// Nearest returns the name of the command that word probably means, or "": the most similar name
-// (humanize.Nearest), or the name here of another program's command.
+// Nearest returns the name of the command that the user probably means, or "": the command for
+// which other programs use this word (synonyms), or the most similar name (humanize.Nearest).
 func Nearest(commands []*cli.Command, word string) string {
 	if usual, ok := synonyms[word]; ok && slices.ContainsFunc(commands, func(c *cli.Command) bool { return c.Name == usual }) {
 		return usual

@@ -45,8 +45,8 @@ var PlaceholderHelp = map[string]string{
 	"SHELL":          "bash, zsh or fish",
 }
 
-// CheckArguments compares the arguments with the placeholders in ArgsUsage: brackets make one
-// optional, dots permit any number.
+// CheckArguments compares the arguments with the placeholders in ArgsUsage: brackets mark an
+// optional argument, dots permit any number.
 func CheckArguments(c *cli.Context) error {
 	places := strings.Fields(c.Command.ArgsUsage)
 	given := c.Args().Slice()

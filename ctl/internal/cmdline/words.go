@@ -12,7 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FlagWords are the permitted values of flags that have few, and the shells.
+// FlagWords are the permitted values of each flag that accepts only some words, and of the
+// argument shell.
 var FlagWords = map[string][]string{
 	"output":           {"table", "json"},
 	"progress":         {session.ProgressAuto, session.ProgressPlain, session.ProgressJSON, session.ProgressNone},

@@ -15,8 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// adviseRegistry adds the registry's command to an error, if only the registry serves the request
-// or permits it to operators.
+// adviseRegistry adds to a daemon's error the command line that sends the request to the registry,
+// if the error has the registry's address: only the registry serves the request, or it permits the
+// request only to operators.
 func adviseRegistry(app *cli.App, argv []string, err error) error {
 	var (
 		advised *session.AdvisedError

@@ -63,7 +63,8 @@ func doctor(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// notAtRegistry adds advice to the error of a registry, which has no doctor.
+// notAtRegistry replaces the error of a registry, which has no doctor, by advice to ask the
+// daemon.
 func notAtRegistry(s *session.Session, err error) error {
 	if !isNotFound(err) {
 		return err

@@ -19,8 +19,8 @@ import (
 )
 
 // drainPlan is the effect of a drain on a volume: the plan of its move, the refusal, or the
-// present migration that the drain would await. A volume outside the pool that needs an image
-// below the pool's path also has an error.
+// present migration that the drain would await. Error also names an image below the pool's path
+// that a volume outside the pool needs.
 type drainPlan struct {
 	VolumeID   string             `json:"volume_id"`
 	VolumeName string             `json:"volume_name"`
@@ -273,7 +273,7 @@ func (d *drainPlans) roomLines() []string {
 }
 
 // room returns the greatest space that a volume takes at its destination, and its maximal size
-// there; both 0 if unknown or not moved.
+// there; both are 0 if unknown, or if the volume is not moved.
 func (p *drainPlan) room() (takes, grown int64) {
 	switch {
 	case p.Plan != nil && p.Plan.NeededBytes != nil && p.Plan.FreeBytes != nil:

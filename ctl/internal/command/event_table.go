@@ -69,8 +69,8 @@ func eventReasons(e api.Event) (reasons []string) {
 	return reasons
 }
 
-// postedBy returns who requested the posted action at the host, and whether with force. The
-// registry has not seen the request.
+// postedBy returns the requester of an action that a host reported, as that host names it, and
+// whether the request had force. The registry has not seen the request.
 func postedBy(e api.Event) string {
 	posted, _ := e.Details["posted"].(map[string]any)
 	who, _ := posted["who"].(string)

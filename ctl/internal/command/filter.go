@@ -47,7 +47,8 @@ func filterStatus(words []string) cli.Flag {
 	}}
 }
 
-// emptyText returns the text for an empty list: empty, or that nothing matches if a filter is set.
+// emptyText returns the text for an empty list: the text empty or, if the user has set a filter,
+// that nothing matches.
 func emptyText(c *cli.Context, noun, empty string, filters ...string) string {
 	if slices.ContainsFunc(filters, c.IsSet) {
 		return "No " + noun + " matches."

@@ -84,7 +84,7 @@ func instanceList(c *cli.Context, s *session.Session) error {
 }
 
 // silentHosts returns the hosts that do not report: by name, the age of their instances' states.
-// It returns nil for scripts, and if the hosts cannot be read.
+// It returns nil if a script reads the output, and if the hosts cannot be read.
 func silentHosts(ctx context.Context, s *session.Session) map[string]string {
 	if s.JSON || s.Quiet {
 		return nil
@@ -160,8 +160,8 @@ func lockLine(i *api.Instance) string {
 	return line + ": " + render.OrDash(i.LockReason)
 }
 
-// whyKeptOff returns why, and until when, an instance cannot be started that a move with all
-// guests paused has saved; "" for other instances.
+// whyKeptOff returns why, and until when, an instance cannot be started: a move with all guests
+// paused has saved it. It returns "" for other instances.
 func whyKeptOff(i *api.Instance) string {
 	if i.LockedBy == "" || i.State != api.InstanceStopped {
 		return ""
@@ -249,7 +249,8 @@ func printLeftOut(s *session.Session, i api.Instance) {
 	}
 }
 
-// adoptedInstances reads the answer to an adoption: a list, or the user's one instance.
+// adoptedInstances reads the answer to an adoption: a list, or the one instance that the user
+// named.
 func adoptedInstances(resp session.Response) ([]api.Instance, error) {
 	var many []api.Instance
 	if resp.Has("instances") {

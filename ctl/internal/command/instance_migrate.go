@@ -78,7 +78,7 @@ func againText(c *cli.Context, p *instancePlan) string {
 }
 
 // instanceMove moves the volumes of an instance. Each move is an op in its host's journal: if this
-// program dies, only the order is lost.
+// program dies, only the later moves do not begin.
 type instanceMove struct {
 	s          *session.Session
 	plan       *instancePlan

@@ -79,8 +79,9 @@ func followPaused(ctx context.Context, s *session.Session, resp session.Response
 	return watchMigration(ctx, s, m, cancels)
 }
 
-// watchMigration waits until a migration is settled, and prints its state. cancels means that the
-// user has cancelled it; then a migration that was cancelled because of an error is no error.
+// watchMigration waits as awaitMigration does, and prints the migration's state. cancels means
+// that the user has cancelled it; then a migration that was cancelled because of an error is no
+// error.
 func watchMigration(ctx context.Context, s *session.Session, m *api.Migration, cancels bool) error {
 	m, resp, err := awaitMigration(ctx, s, m)
 	if cancels && m != nil && m.State == api.MigrationCancelled {
@@ -92,8 +93,8 @@ func watchMigration(ctx context.Context, s *session.Session, m *api.Migration, c
 	return s.PrintResult(resp, m.ID, session.OutcomeText(m)...)
 }
 
-// awaitMigration waits until a migration is settled, and returns its final state. A migration that
-// needs an operator is an error.
+// awaitMigration waits until a migration has ended or needs another request (migrationSettled),
+// and returns its state then. A migration that needs an operator is an error.
 func awaitMigration(ctx context.Context, s *session.Session, m *api.Migration) (*api.Migration, session.Response, error) {
 	display := s.NewDisplay()
 	display.ShowMigration(m)

@@ -56,7 +56,7 @@ func checkVerify(c *cli.Context) error {
 
 func paceFlag() cli.Flag { return paceFlagOr(api.PaceGentle) }
 
-// paceFlagOr returns that flag with unset as the documented default.
+// paceFlagOr returns the flag --pace. The help shows unset as its default.
 func paceFlagOr(unset string) cli.Flag {
 	return &cli.StringFlag{
 		Name: "pace", DefaultText: unset, Action: cmdline.CheckWord("pace"),

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// ofMove calls do with ref, a migration, or with the migration of the volume or source attachment
-// ref.
+// ofMove calls the function do with ref, a migration. If there is none, it calls do with the
+// migration of the volume or source attachment ref.
 func ofMove(ctx context.Context, s *session.Session, ref string, do func(ref string) error) error {
 	return orOfMove(ctx, s, ref, do(ref), do)
 }
@@ -70,8 +70,8 @@ func findMove(ctx context.Context, s *session.Session, ref string) (*api.Migrati
 	return nil, nil
 }
 
-// movesNamed returns the moves with the volume or source attachment id ref, otherwise those with
-// the volume name or id prefix ref.
+// movesNamed returns the moves of the volume or source attachment with the id ref. If there are
+// none, it returns the moves of volumes with the name or id prefix ref.
 func movesNamed(moves []api.Migration, ref string) (named []api.Migration) {
 	byID := func(m *api.Migration) bool { return ref == m.VolumeID || ref == m.SrcAttachmentID }
 	otherwise := func(m *api.Migration) bool {

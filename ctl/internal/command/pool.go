@@ -57,8 +57,8 @@ func poolList(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// roomText formats a size of a pool, "-" if unknown: a target's pool makes no volumes, and an
-// inactive pool has no known size.
+// roomText formats a size of a pool. It returns "-" for a pool of unknown capacity: an inactive
+// pool, or the pool of a target, which makes no volumes.
 func roomText(p *api.Pool, bytes int64, words func(int64) string) string {
 	if p.CapacityBytes == 0 {
 		return "-"
@@ -66,8 +66,8 @@ func roomText(p *api.Pool, bytes int64, words func(int64) string) string {
 	return words(bytes)
 }
 
-// equalRooms returns lines about a host's pools that seem to share a filesystem: each reports its
-// whole space.
+// equalRooms returns lines about a host's pools that seem to share a filesystem: each pool reports
+// the filesystem's whole space.
 func equalRooms(pools []api.Pool) []string {
 	type room struct {
 		host           string

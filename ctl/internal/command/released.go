@@ -144,8 +144,9 @@ func deleteSourceOf(c *cli.Context, s *session.Session, ref string) error {
 	})
 }
 
-// askingUnseen deletes a source. If it is unknown whether the source was written since, it asks
-// the user first. It keeps such a source if there is no terminal, even with --yes.
+// askingUnseen deletes a released source. If it is unknown whether a program wrote to the source
+// since its move, it asks the user first. With --yes or without a terminal it does not ask, and
+// the source stays.
 func askingUnseen(c *cli.Context, s *session.Session, remove func(force bool) error) error {
 	force := c.Bool("force")
 	err := remove(force)
@@ -180,7 +181,8 @@ type leftSources struct {
 	unknown []string
 }
 
-// leftTimeout bounds how long a command with another purpose waits for released sources.
+// leftTimeout bounds how long a command with another purpose waits for the list of released
+// sources.
 const leftTimeout = 10 * time.Second
 
 // listLeft returns the released sources of these hosts, of one volume if volume is not empty: the

@@ -85,7 +85,7 @@ func OrDash(s string) string {
 	return s
 }
 
-// Line writes a line for the user. It returns no error, which could not be reported.
+// Line writes a line for the user. It ignores errors, which could not be reported.
 func Line(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintln(w, Text(fmt.Sprintf(format, args...)))
 }
@@ -115,7 +115,7 @@ func Location(l api.Location) string {
 // VolumeName returns the name of a migration's volume, or its id.
 func VolumeName(m *api.Migration) string { return cmp.Or(m.VolumeName, m.VolumeID) }
 
-// OnShared returns a suffix about an overlay that survives its host.
+// OnShared returns a suffix for an overlay on shared storage, which survives its host.
 func OnShared(m *api.Migration) string {
 	if m.OverlayShared {
 		return ", on shared storage"

@@ -22,9 +22,9 @@ const (
 
 const detailDoesNotStart = "does_not_start"
 
-// watchUnit ends a request to a program that does not start, because systemd accepts requests for
-// it. The cause of the returned context is then the reason. A program that died once gets a second
-// start.
+// watchUnit ends a request to a program that does not start: systemd's socket accepts the request
+// all the same. The cause of the returned context is then the reason. A program that died once
+// gets a second start.
 func (s *Session) watchUnit(ctx context.Context) (watched context.Context, stop func()) {
 	if s.ShowUnit == nil {
 		return ctx, func() {}

@@ -13,7 +13,7 @@ import (
 )
 
 // PrintList prints a collection as a document, as ids, or as a table. For an empty table it prints
-// empty on stderr.
+// the text empty on stderr.
 func (s *Session) PrintList(resp Response, ids []string, t *render.Table, empty string) error {
 	switch {
 	case s.JSON:

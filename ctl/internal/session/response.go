@@ -19,9 +19,9 @@ type Response struct {
 	Earlier bool
 }
 
-// newResponse reads the client's result: the document if it has several fields, the bare value if
-// it has one. A bare value is field's, unless it is an op: lasting work may be answered with its
-// op.
+// newResponse reads the client's result: a document with several fields, or the value of one
+// field. That field is the given one, or "op" if the value is an op: lasting work may be answered
+// with its op.
 func newResponse(field string, value json.RawMessage) (Response, error) {
 	var members map[string]json.RawMessage
 	if len(value) > 0 && value[0] == '{' {

@@ -102,15 +102,15 @@ func waitReason(op *api.Op) string {
 	return op.WaitingFor
 }
 
-// stepWaitReasons are the steps that wait for a guest, with its expected action.
+// stepWaitReasons are the steps that wait for a guest, with the guest's expected action.
 var stepWaitReasons = map[string]string{
 	"power_off":   "the guest to shut down",
 	"stop":        "the guest to shut down",
 	"detach_live": "the guest to release the disk",
 }
 
-// startWaitNotice reports, from noticeAfter until stop is called, what the op waits for. It
-// reports before while the op is unknown, and always if opID is empty.
+// startWaitNotice reports, from noticeAfter until stop is called, what the op waits for. While the
+// op is unknown, and always if opID is empty, it reports the text before.
 func (s *Session) startWaitNotice(ctx context.Context, say func(line string), opID, before string) (stop func()) {
 	if s.Quiet || s.Progress == ProgressNone {
 		return func() {}

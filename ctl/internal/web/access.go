@@ -54,8 +54,8 @@ func isLoopbackName(hostport string) bool {
 	return host == "127.0.0.1" || host == "::1" || host == "localhost"
 }
 
-// isOwnOrigin reports whether the request comes from this page or from none. A link to the page
-// may be anywhere, even in a terminal on a web page.
+// isOwnOrigin reports whether the request comes from this page, or from no page. The link with the
+// token may be on any page, such as a terminal in a browser.
 func isOwnOrigin(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
 		return false
@@ -99,7 +99,7 @@ const keyHeader = "Volferry-Page-Key"
 
 // open gives the session to the browser with the token. It answers with a page that stores the key
 // and loads the main page. After a redirect instead, a browser that comes from another site's link
-// would not send a strict cookie.
+// would not send a cookie with SameSite=Strict.
 func (a *admission) open(w http.ResponseWriter, r *http.Request) {
 	if !a.exchange(r.URL.Query().Get("token")) {
 		http.Error(w, "This link is not valid, or was used already: it works once.\n"+

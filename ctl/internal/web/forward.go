@@ -40,8 +40,8 @@ type forwarder struct {
 	base      *url.URL
 }
 
-// handler forwards a read of route d with the names in its path, its query and this program's
-// announcement, but no cookie or header of the browser.
+// handler forwards a read of route d: the names in its path and its query, with this program's
+// protocol header, but no cookie or header of the browser.
 func (f *forwarder) handler(d *routes.Declaration) http.Handler {
 	names := wildcard.FindAllStringSubmatch(d.Path, -1)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
