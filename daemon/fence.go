@@ -32,10 +32,10 @@ type migrationListener struct{ *migrate.Manager }
 // RegistryUp wakes the ops that wait for the registry.
 func (l migrationListener) RegistryUp() { l.Wake(false, true) }
 
-// switchBound is how long the uplink waits until a switch has resumed its paused guest.
+// switchBound is how long BeforeHalt may wait.
 const switchBound = 5 * time.Second
 
-// BeforeHalt waits for the guests that are paused for a switch.
+// BeforeHalt waits until the guests that are paused for the switch to dst run again.
 func (l migrationListener) BeforeHalt(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, switchBound)
 	defer cancel()

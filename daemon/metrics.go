@@ -18,8 +18,8 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// newMetrics returns the metrics of a daemon, which count the ops that end. Its managers must have
-// registered their plans with the runner.
+// newMetrics returns the metrics of a daemon, which count the ops that end. The daemon's managers
+// must have registered their plans with the runner.
 func newMetrics(r *op.Runner) *metrics.Metrics {
 	m := metrics.New(version.String(), r.Kinds())
 	r.OnFinished(func(st op.Status) {

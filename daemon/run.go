@@ -255,7 +255,8 @@ type connection struct {
 	migrations *migrate.Manager
 }
 
-// quiesceBound is how long that may take; systemd's own timeout is longer.
+// quiesceBound is how long a stopping daemon waits for such a switch; systemd's own timeout is
+// longer.
 const quiesceBound = 10 * time.Second
 
 // Run implements service.Task.

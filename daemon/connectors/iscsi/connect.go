@@ -115,7 +115,8 @@ func (i iscsi) newRecord(ctx context.Context, p place, portal target.Address) er
 	return err
 }
 
-// wait has the last observation during a wait for a volume, and the requests, each made once.
+// wait is the state of a wait for a volume: the last observation, and the rescans and other
+// requests, each made only once.
 type wait struct {
 	sessions []session
 	found    *device
@@ -149,8 +150,8 @@ func (i iscsi) shows(ctx context.Context, p place, u unit) (*device, error) {
 	return i.verdict(p, u, w, there)
 }
 
-// look reports whether a volume is complete, with its name and a map with all paths. It rescans
-// each session once for new units, and each disk once for changes.
+// look reports whether a volume has its name and, for a multipath volume, a map with all working
+// paths. It rescans each session once for new units, and each disk once for changes.
 func (i iscsi) look(ctx context.Context, p place, u unit, w *wait) (whole bool, err error) {
 	if w.sessions, err = readSessions(i.Devices, p); err != nil {
 		return false, err
@@ -202,9 +203,9 @@ func (i iscsi) scan(ctx context.Context, p place, u unit, w *wait) error {
 	return nil
 }
 
-// mapped reports whether all working paths of a unit are in a map. It gives multipathd the paths
-// without a map once udev knows them: multipathd asks udev about paths, and may ignore a unit that
-// is new to udev.
+// mapped reports whether all working paths of a unit are in a multipath map. It gives multipathd
+// the paths without a map once udev knows them: multipathd asks udev about paths, and may ignore a
+// unit that is new to udev.
 func (i iscsi) mapped(ctx context.Context, u unit, w *wait) (bool, error) {
 	whole := true
 	for _, d := range paths(w.sessions, u) {
@@ -232,7 +233,7 @@ func (i iscsi) mapped(ctx context.Context, u unit, w *wait) (bool, error) {
 	return whole, nil
 }
 
-// verdict returns the result of the wait for a volume. A map without one of its paths is a
+// verdict returns the result of the wait for a volume. A multipath map that lacks a path is a
 // success.
 func (i iscsi) verdict(p place, u unit, w *wait, there bool) (*device, error) {
 	all, found := paths(w.sessions, u), w.found

@@ -33,7 +33,7 @@ func (i iscsi) disconnect(ctx context.Context, p place, marks *target.Marks, in 
 	return i.end(ctx, p, marks, u)
 }
 
-// end removes the devices of a volume, then its mark. Other programs' devices stay.
+// end removes the devices of a volume, then its mark (target.Marks). Other programs' devices stay.
 func (i iscsi) end(ctx context.Context, p place, marks *target.Marks, u unit) error {
 	holds, last, err := marks.Holds(u.name)
 	if err == nil && holds {

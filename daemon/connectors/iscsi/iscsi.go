@@ -144,8 +144,8 @@ func (i iscsi) mapOn(u unit, paths []disk) (string, error) {
 	return "", nil
 }
 
-// pure refuses a map with a path to another unit: the target has given its number to another unit,
-// and multipathd has not noticed. Writes to the map would go to both.
+// pure refuses a multipath map with a path to another unit: the target has given the number (LUN)
+// to another unit, and multipathd has not noticed. Writes to the map would go to both.
 func (i iscsi) pure(u unit, m string) error {
 	disks, err := i.Slaves(m)
 	for _, d := range disks {

@@ -84,7 +84,7 @@ func (s *session) read(devices target.Devices, dir string) error {
 }
 
 // wwidOf returns the identity that the unit in this directory reports, "" for a unit without one
-// in page 0x83, which is not ours. For such a unit the kernel returns these errors.
+// in page 0x83 (ENXIO or EINVAL), which is not ours.
 func wwidOf(dir string) (string, error) {
 	wwid, err := target.Attribute(dir, "wwid")
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EINVAL) {

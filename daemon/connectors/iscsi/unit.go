@@ -15,8 +15,8 @@ type unit struct {
 	mapUUID string
 }
 
-// The names begin with the kind of device. Then follows the WWID as udev and multipath write it: 3
-// and an NAA identifier, or 2 and an EUI-64.
+// A volume's name begins with the kind of device. Then follows the WWID as udev and multipath
+// write it: 3 and an NAA identifier, or 2 and an EUI-64.
 const (
 	mapPrefix  = "dm-uuid-"
 	diskPrefix = "scsi-"

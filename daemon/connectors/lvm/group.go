@@ -53,7 +53,8 @@ func (l lvm) groups(ctx context.Context) (all []group, err error) {
 	return all, nil
 }
 
-// groupOf returns the volume group of a place. The warning names other groups of that name.
+// groupOf returns the volume group of a place. The warning lists other volume groups with the same
+// name.
 func (l lvm) groupOf(ctx context.Context, p place) (own group, warning string, err error) {
 	all, err := l.groups(ctx)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// quieten stops LVM's warnings about each inherited file descriptor, after which the error itself
+// quieten stops LVM's warning about each inherited file descriptor: after these the error itself
 // would be cut off.
 func quieten() error { return os.Setenv("LVM_SUPPRESS_FD_WARNINGS", "1") }
 

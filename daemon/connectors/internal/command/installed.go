@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// Installed returns an error with the Debian package if a program is not installed.
+// Installed returns an error that names the Debian package, if a program is not installed.
 func Installed(program, debian string) error {
 	if _, err := exec.LookPath(program); err != nil {
 		return connector.Errorf(connector.CodeUnavailable, "%s is not installed: apt-get install %s", program, debian)

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StateDir is the directory of these records.
+// StateDir is the directory of the records of all sessions.
 const StateDir = "/run/volferry-connectors"
 
 const (
@@ -28,8 +28,8 @@ const (
 	foreignName = "foreign"
 )
 
-// Marks are the recorded volumes of a session. A process with the marks has the session for
-// itself.
+// Marks are the recorded volumes of a session. From Take to Release this process has the session
+// for itself.
 type Marks struct {
 	dir  string
 	lock *os.File
@@ -91,7 +91,7 @@ func (m *Marks) Add(volume string, sessionIsThere bool) error {
 }
 
 // Holds reports whether the session is ours and serves this volume (holds), and whether it serves
-// no other volume (last): then it must end before the mark is removed.
+// no other volume (last): then the session must end before the mark is removed.
 func (m *Marks) Holds(volume string) (holds, last bool, err error) {
 	have, err := m.volumes()
 	if err != nil {
