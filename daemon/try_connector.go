@@ -33,8 +33,8 @@ The exit status is 0 if nothing was violated.
 Flags:
 `
 
-// interruptedAfter are the times after which the test interrupts a connector's verb: while the
-// verb starts, reads, or changes something.
+// interruptedAfter are the times after which the test interrupts a verb: while the verb starts,
+// reads, or changes something.
 var interruptedAfter = []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
 const watchedFor = 2 * time.Second

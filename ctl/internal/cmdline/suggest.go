@@ -14,7 +14,7 @@ import (
 var synonyms = map[string]string{"ls": "list", "get": "show", "info": "show", "describe": "show", "rm": "delete", "remove": "delete", "move": "migrate", "mv": "migrate"}
 
 // NearestFlag returns the long name of the flag that the user probably means, or "". name may be
-// the beginning or end of a flag's name, as "pool" of "to-pool", or only similar to one
+// the beginning or end of a flag's name, as "pool" of "to-pool", or only similar
 // (humanize.Nearest).
 func NearestFlag(flags []cli.Flag, name string) string {
 	var names []string
@@ -28,8 +28,8 @@ func NearestFlag(flags []cli.Flag, name string) string {
 	return humanize.Nearest(names, name)
 }
 
-// Nearest returns the name of the command that the user probably means, or "": the command for
-// which other programs use this word (synonyms), or the most similar name (humanize.Nearest).
+// Nearest returns the name of the command that the user probably means, or "": the command that
+// other programs call by this word (synonyms), or the most similar name (humanize.Nearest).
 func Nearest(commands []*cli.Command, word string) string {
 	if usual, ok := synonyms[word]; ok && slices.ContainsFunc(commands, func(c *cli.Command) bool { return c.Name == usual }) {
 		return usual

@@ -261,8 +261,7 @@ func adoptedInstances(resp session.Response) ([]api.Instance, error) {
 	return one, resp.Decode("instance", &one[0])
 }
 
-// alreadyAdopted reads the names of the instances adopted before. The member is absent if there are
-// none.
+// alreadyAdopted reads the names of the instances adopted before.
 func alreadyAdopted(resp session.Response) (names []string) {
 	if resp.Has("already_adopted") && resp.Decode("already_adopted", &names) != nil {
 		return nil

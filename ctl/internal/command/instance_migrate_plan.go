@@ -137,7 +137,6 @@ func (p *instancePlan) refusal() error {
 	return nil
 }
 
-// showInstancePlan prints a plan.
 func showInstancePlan(s *session.Session, p *instancePlan) error {
 	doc, err := json.Marshal(p)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // Main runs the command line of the process and returns its exit status. The first Ctrl-C or
-// SIGTERM cancels the context, so the command stops waiting for lasting work. Later signals have
-// their default effect, so a second one ends the process.
+// SIGTERM cancels the context, so the command stops waiting for lasting work. A second signal ends
+// the process.
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

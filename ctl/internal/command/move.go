@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// ofMove calls the function do with ref, a migration. If there is none, it calls do with the
-// migration of the volume or source attachment ref.
+// ofMove calls the function do with ref, a migration, and handles the error as orOfMove does.
 func ofMove(ctx context.Context, s *session.Session, ref string, do func(ref string) error) error {
 	return orOfMove(ctx, s, ref, do(ref), do)
 }

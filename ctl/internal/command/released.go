@@ -144,9 +144,9 @@ func deleteSourceOf(c *cli.Context, s *session.Session, ref string) error {
 	})
 }
 
-// askingUnseen deletes a released source. If it is unknown whether a program wrote to the source
-// since its move, it asks the user first. With --yes or without a terminal it does not ask, and
-// the source stays.
+// askingUnseen deletes a released source. It asks the user first if it is unknown whether a
+// program wrote to the source since its move. Without a terminal or with --yes such a source
+// stays.
 func askingUnseen(c *cli.Context, s *session.Session, remove func(force bool) error) error {
 	force := c.Bool("force")
 	err := remove(force)

@@ -28,12 +28,11 @@ func versionCommand() *cli.Command {
 }
 
 type versions struct {
-	Client string          `json:"client"`
-	Go     string          `json:"go"`
-	Server json.RawMessage `json:"server"`
-	// Protocol and Features describe this program.
-	Protocol int      `json:"protocol"`
-	Features []string `json:"features"`
+	Client   string          `json:"client"`
+	Go       string          `json:"go"`
+	Server   json.RawMessage `json:"server"`
+	Protocol int             `json:"protocol"`
+	Features []string        `json:"features"`
 	// ServerProtocol and ServerLacks are missing while the other side does not answer. ServerLacks
 	// has the features that the other side lacks.
 	ServerProtocol int      `json:"server_protocol,omitempty"`

@@ -193,7 +193,7 @@ func confirmDelete(c *cli.Context, s *session.Session, v *api.Volume) error {
 }
 
 // keptByDelete describes an image that stays when its volume is deleted, or "": a device is
-// deleted only in its pool, an image on the network (NBD, RBD) never.
+// deleted only in its pool, an image on the network never.
 func keptByDelete(l api.Location) string {
 	switch kind := medium.Of(l.Path); {
 	case !kind.Deletable:

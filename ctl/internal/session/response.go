@@ -19,9 +19,8 @@ type Response struct {
 	Earlier bool
 }
 
-// newResponse reads the client's result: a document with several fields, or the value of one
-// field. That field is the given one, or "op" if the value is an op: lasting work may be answered
-// with its op.
+// newResponse reads the client's result: a document with several fields, or the bare value of one.
+// A bare value belongs to field, or to "op" if it is the op of lasting work.
 func newResponse(field string, value json.RawMessage) (Response, error) {
 	var members map[string]json.RawMessage
 	if len(value) > 0 && value[0] == '{' {

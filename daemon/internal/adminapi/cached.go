@@ -88,8 +88,8 @@ func asMoved(v uplink.View, moved map[string]api.Location) uplink.View {
 	return v
 }
 
-// letGo returns the view with the queued attachments as detaching, because the registry has not
-// released them yet.
+// letGo returns the view with the state detaching for attachments with a queued release: the
+// registry has not released them yet.
 func letGo(v uplink.View, queued []api.Attachment) uplink.View {
 	if len(queued) == 0 {
 		return v
@@ -118,8 +118,8 @@ func one[T any](of func(*uplink.View) []T, called func(*T) (id, name string)) ca
 	return func(v *uplink.View, q question) (T, error) { return find(q.noun, q.ref, of(v), called) }
 }
 
-// find returns one thing. If it is missing, the error is not not_found, because the registry may
-// have it.
+// find returns one thing of a view. If the view lacks it, the error is not not_found, because the
+// registry may have it.
 func find[T any](noun, ref string, things []T, key func(*T) (id, name string)) (T, error) {
 	var none T
 	found := api.Lookup(things, ref, key)

@@ -36,15 +36,14 @@ type Registry interface {
 
 // Deps are the parts of the daemon that the API uses.
 type Deps struct {
-	HV          Hypervisor
-	Runner      *op.Runner
-	Migrations  *migrate.Manager
-	Volumes     *volume.Manager
-	Attachments *attach.Manager
-	Instances   *instance.Manager
-	Adopter     *instance.Adopter
-	Registry    Registry
-	// RegistryProxy passes requests on to the registry.
+	HV              Hypervisor
+	Runner          *op.Runner
+	Migrations      *migrate.Manager
+	Volumes         *volume.Manager
+	Attachments     *attach.Manager
+	Instances       *instance.Manager
+	Adopter         *instance.Adopter
+	Registry        Registry
 	RegistryProxy   http.Handler
 	RegistryAddress string
 	// CheckRegistry refuses requests that need features which the registry lacks. Peer returns the

@@ -30,7 +30,7 @@ func answer[In, Out any](route routes.Route[In, Out], look func(*http.Request, I
 	})
 }
 
-// change makes the change in of the object ref, under an op id.
+// change makes a change of the object ref, as requested by the body in, under an op id.
 type change[In, Out any] = func(ctx context.Context, opID, ref string, in In) (Out, error)
 
 // do serves a change that is complete when it is answered.

@@ -97,15 +97,15 @@ func (s *migrationAPI) byAttachments(r *http.Request, in api.MigrationComplete) 
 	return migrate.Call{Subject: subject, DstAttachmentID: in.DstAttachmentID}, err
 }
 
-// byMigration returns the call for a migration that is named by its own id, so that a complete
-// names no destination.
+// byMigration returns the call for a migration that is named by its own id. The request need not
+// name the destination attachment.
 func (s *migrationAPI) byMigration(r *http.Request, _ routes.None) (migrate.Call, error) {
 	m, err := s.moves.Resolve(r.Context(), r.PathValue("migration"))
 	return migrate.Call{Subject: m.ID, DstAttachmentID: m.DstAttachmentID}, err
 }
 
-// attachmentID returns the id of the attachment in a path. It also reads the journal: a repeated
-// call must find its migration after a complete has removed the attachment from the registry.
+// attachmentID returns the id of the attachment in a path. It also reads the journal, for a
+// repeated call after the complete op has removed the attachment from the registry.
 func (s *migrationAPI) attachmentID(r *http.Request) (string, error) {
 	name := r.PathValue("attachment")
 	att, err := s.registry.Attachment(r.Context(), name)

@@ -17,9 +17,8 @@ import (
 )
 
 // Perform makes a task's call as if its caller had made it at this socket; the registry has
-// checked the caller. It refuses streams. It refuses calls that the registry answers, because the
-// registry would send them back. For a task that comes too late it only reports whether the call
-// was begun.
+// checked the caller. It refuses streams, and calls that the registry answers. For a task that
+// comes too late it only reports whether the call was begun.
 func (s *Server) Perform(ctx context.Context, t api.Task) api.TaskAnswer {
 	var a recording
 	if err := s.refuseLate(ctx, t); err != nil {

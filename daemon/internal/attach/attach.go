@@ -33,7 +33,7 @@ func (m *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.Vol
 }
 
 // BeginAttach starts an Attach, and returns once the registry has reserved or refused the volume.
-// The op with this id continues.
+// The op continues.
 func (m *Manager) BeginAttach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
 	what, err := m.begin(ctx, m.attachRequest(opID, volumeRef, in))
 	if err != nil {
@@ -134,8 +134,8 @@ func onThisHost(is string, host Host, what string) error {
 	return api.Errorf(api.CodeNotYourHost, "%s is on host %s and this is %s; run this there, or ask the registry", what, is, host.Name)
 }
 
-// checkVolume makes some checks of the registry's reservation first, because errors of this host's
-// checks would hide theirs.
+// checkVolume makes some checks of the registry's reservation first: errors of this host's checks
+// would hide the registry's.
 func checkVolume(vol api.Volume, inst api.Instance, host Host) error {
 	cannot := func(code api.Code, format string, args ...any) *api.Error {
 		return api.Errorf(code, "cannot attach volume %s: %s", vol.Name, fmt.Sprintf(format, args...))

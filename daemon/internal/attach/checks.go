@@ -46,8 +46,8 @@ func (e *env) checkLocation(ctx context.Context, in *input) error {
 	return err
 }
 
-// checkBefore makes the checks of checkLocation before the volume is connected. If the volume has
-// no device until then, stepConnect makes them.
+// checkBefore makes the checks of checkLocation before the volume is connected. If the volume gets
+// its device only then, stepConnect makes them.
 func (e *env) checkBefore(ctx context.Context, in *input) error {
 	connectable, err := location.Connectable(ctx, e.Devices, in.Location.Path)
 	if err != nil {
@@ -98,8 +98,8 @@ func (e *env) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, con
 	return user, confined, request.HV(err)
 }
 
-// checkOwn refuses an image that another volume or its migration has under another name. It also
-// checks the base images, which another host named.
+// checkOwn refuses an image that another volume or its migration has, perhaps by another path. It
+// also checks the base images, which another host named.
 func (e *env) checkOwn(ctx context.Context, in *input) error {
 	look, err := e.Claims.Look(ctx)
 	if err != nil {
@@ -148,8 +148,8 @@ func (e *env) users(ctx context.Context, path string) ([]user, error) {
 	return all, nil
 }
 
-// notUnderAnotherID refuses to end the attachment of an instance without a domain if a domain of
-// the same name, but with another UUID, has the volume.
+// notUnderAnotherID refuses to end the attachment of an instance without a domain if a domain with
+// the instance's name, but another UUID, has the volume.
 func (e *env) notUnderAnotherID(ctx context.Context, in *input, verdict string) error {
 	users, err := e.users(ctx, in.Location.Path)
 	if err != nil {
@@ -203,8 +203,8 @@ func (e *env) beside(ctx context.Context, in *input) ([]api.Attachment, error) {
 	return slices.DeleteFunc(all, func(a api.Attachment) bool { return a.ID == in.AttachmentID }), nil
 }
 
-// clientsBeside counts the clients of an image that other attachments explain: at least the guests
-// of this host, at most also the guests of other hosts.
+// clientsBeside counts the clients of an RBD image that other attachments explain: at least the
+// guests of this host, at most also the guests of other hosts.
 func (e *env) clientsBeside(ctx context.Context, in *input) (least, most int, err error) {
 	beside, err := e.beside(ctx, in)
 	if err != nil {

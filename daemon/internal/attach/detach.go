@@ -24,7 +24,7 @@ func (m *Manager) Detach(ctx context.Context, opID, volumeRef string, in api.Vol
 }
 
 // BeginDetach starts a Detach, and returns once the registry has recorded or refused it. The op
-// with this id continues.
+// continues.
 func (m *Manager) BeginDetach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
 	return m.beginEnd(ctx, m.detachRequest(opID, volumeRef, in))
 }
@@ -109,7 +109,7 @@ func (m *Manager) beginEnd(ctx context.Context, req request.Request) (api.Attach
 	return in.attachment(api.AttachmentDetaching), nil
 }
 
-// Queued returns the attachments that the guests have released, but not yet the registry.
+// Queued returns the attachments that the guests have released, but the registry has not yet.
 func (m *Manager) Queued() []api.Attachment {
 	var out []api.Attachment
 	for _, in := range m.env.queued() {

@@ -30,8 +30,8 @@ type Manager struct {
 	admission request.Admission
 }
 
-// New returns a manager and registers its plans with the runner. journal is the runner's journal.
-// host returns this host's identity once the registry has sent it.
+// New returns a manager and registers its plans with the runner. host returns this host's identity
+// once the registry has sent it.
 func New(cfg Config, ports Ports, runner *op.Runner, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	if cfg.UnplugTimeout <= 0 {
 		cfg.UnplugTimeout = DefaultUnplugTimeout

@@ -75,8 +75,8 @@ func (p *PendingUnplugs) isOver(in *pendingUnplug, v *view) bool {
 	return v.active && v.dom.Booted && in.asked != p.processOf(v)
 }
 
-// end removes an ended unplug, durably, because after a later pause libvirt does not show that the
-// guest was booted.
+// end removes an ended unplug, and stores the end in the journal: after a later pause libvirt does
+// not show that the guest was booted.
 func (p *PendingUnplugs) end(ctx context.Context, in *pendingUnplug) error {
 	data, err := json.Marshal(in.asked)
 	if err != nil {

@@ -61,8 +61,8 @@ type Images interface {
 	Disconnect(ctx context.Context, path string) error
 }
 
-// Migrations lists this host's migrations (migrate.Manager): the registry may not answer. A
-// migration of a volume attached here is this host's.
+// Migrations lists this host's migrations (migrate.Manager), also while the registry does not
+// answer. A migration of a volume attached here is this host's.
 type Migrations interface {
 	// List returns this host's open migrations or, if all is true, all migrations.
 	List(ctx context.Context, all bool) ([]api.Migration, error)
@@ -71,10 +71,8 @@ type Migrations interface {
 // Known is this host's cache of its attachments, for times when the registry does not answer.
 type Known interface {
 	Known(ctx context.Context, id string) (api.Attachment, bool)
-	// KnownAt returns the attachment of a volume at an instance of this host. Each is an id or a
-	// name.
+	// KnownAt and KnownInstance accept ids and names.
 	KnownAt(ctx context.Context, volume, instance string) (api.Attachment, bool)
-	// KnownInstance returns an instance of this host by id or name.
 	KnownInstance(ctx context.Context, ref string) (api.Instance, bool)
 }
 

@@ -18,8 +18,8 @@ import (
 
 type connectSteps struct{ *env }
 
-// stepConnect prepares the location on this host and repeats its checks: from now on no other user
-// can take it. From here on a target's volume has a device.
+// stepConnect connects the location, and repeats the checks now that no other user can take it. A
+// target's volume has a device only after the connection.
 func (e connectSteps) stepConnect() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		if err := e.connectDevice(ctx, in); err != nil {

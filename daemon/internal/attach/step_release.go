@@ -144,8 +144,8 @@ func (e releaseSteps) stepReleaseLate() op.Step {
 	return step("release_late", do, nil, observe)
 }
 
-// stepAbsent refuses to end an attachment if a domain has its disk, on any image, or would have it
-// after a restore.
+// stepAbsent refuses to end an attachment if a domain has its disk, on any image, or if a save
+// image would restore the disk.
 func (e releaseSteps) stepAbsent() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		v, err := e.sure(ctx, in)

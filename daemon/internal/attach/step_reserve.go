@@ -13,8 +13,8 @@ import (
 type reserveSteps struct{ *env }
 
 // stepReserve reserves the volume for the instance: the registry checks the site's rules, and
-// gives the volume to no other instance. The step precedes anything that names the image; its undo
-// follows the release of the image by everything.
+// gives the volume to no other instance. The step precedes all steps that use the image; its undo
+// follows theirs.
 func (e reserveSteps) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		e.freshen(ctx, in)

@@ -103,7 +103,7 @@ func (e rootSteps) stepVerifyRoot() op.Step {
 	return step(stepNameVerify, do, nil, nil)
 }
 
-// asInSlot refuses a disk that differs for the guest from the previous one, was.
+// asInSlot refuses a disk that differs for the guest from was, the previous disk in the slot.
 func (in *input) asInSlot(v *view, was *hv.Disk) error {
 	d := v.configDisk
 	if err := in.isWanted(d, "its definition", serialOf(in, was)); err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// agreement bounds the wait until the witnesses agree: QEMU closes a removed disk's image only
-// after its last write.
+// agreement bounds the wait until libvirt and the kernel agree: QEMU closes a removed disk's image
+// only after its last write.
 var agreement = witness.Retry{Poll: 50 * time.Millisecond, Bound: 30 * time.Second}
 
-// sure reads the domain as look does, and compares it with a second witness: the kernel, or QEMU
-// for an image at an address. libvirt may not show a disk that the guest has. Errors are typed for
-// the runner.
+// sure reads the domain as look does, and checks with the kernel (QEMU for a network image)
+// whether the guest has the image open. libvirt may not show a disk that the guest has. Errors are
+// typed for the runner.
 func (e *env) sure(ctx context.Context, in *input) (*view, error) {
 	return witness.Agreed(ctx, agreement, in.InstanceName, func(ctx context.Context) (h witness.Heard[*view], err error) {
 		if h.View, err = e.look(ctx, in); err != nil {
@@ -34,8 +34,9 @@ func (e *env) sure(ctx context.Context, in *input) (*view, error) {
 	})
 }
 
-// agrees reports whether both witnesses can be right. After another program's change of the disk
-// it returns true, because they cannot be compared.
+// agrees reports whether libvirt's view can be right if open reports whether the guest has the
+// image open. After another program's change of the disk it returns true, because the two cannot
+// be compared.
 func (v *view) agrees(open bool) bool {
 	return v.live == odd || open == (v.active && v.live == attached)
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package child runs programs on open files. A program dies with the process that has started it.
-// The package does not know what the programs do.
 package child
 
 import (

@@ -52,14 +52,14 @@ type Request struct {
 	SizeBytes int64  `json:"size_bytes,omitempty"`
 	// Identity identifies the device that extend, copy, disconnect and delete must change. They
 	// refuse another device with the same name (CodeChanged).
-	Identity string `json:"identity,omitempty"`
-	// Source is the volume and the range that copy reads.
+	Identity    string  `json:"identity,omitempty"`
 	Source      *Source `json:"source,omitempty"`
 	OffsetBytes int64   `json:"offset_bytes,omitempty"`
 	LengthBytes int64   `json:"length_bytes,omitempty"`
 }
 
-// Source is a volume of the same pool without writers. The destination has the same size.
+// Source is the volume that a copy reads. It is in the same pool, has no writers, and has the
+// destination's size.
 type Source struct {
 	Volume    string `json:"volume"`
 	Identity  string `json:"identity"`

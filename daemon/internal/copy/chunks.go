@@ -9,8 +9,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// sampleEvery: one of sampleEvery early-verified chunks is read back again at the end. A device
-// that misplaces bytes, or wraps around, overwrites correct chunks later.
+// One in sampleEvery of the chunks that were verified early is read back again at the end: a
+// device that misplaces bytes, or wraps around, overwrites correct chunks later.
 const sampleEvery = 64
 
 // hash is the XXH3-128 of one chunk.

@@ -38,7 +38,8 @@ func compare(ctx context.Context, spec *Spec) error {
 	return compareStored(ctx, spec, src, dst, newMeter(spec.Progress, sizeBytes))
 }
 
-// compareOverlaid compares an overlay Src with Dst if Dst or the image below Src has an address.
+// compareOverlaid compares an overlay Src with Dst if Dst or the image below Src is on the
+// network.
 func compareOverlaid(ctx context.Context, spec *Spec) error {
 	dst, err := spec.open(ctx, spec.Dst)
 	if err != nil {

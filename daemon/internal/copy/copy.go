@@ -57,8 +57,8 @@ func Copy(ctx context.Context, spec Spec) (Result, error) {
 	return result, err
 }
 
-// copyEnds clones if the ends support that. Otherwise the storage copies if it can, else this
-// process.
+// copyEnds clones src if both storages support that. Otherwise the storage copies if it can, else
+// this process.
 func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result, error) {
 	src, err := spec.open(ctx, spec.Src)
 	if err != nil {

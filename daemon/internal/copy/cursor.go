@@ -51,9 +51,9 @@ func (t *chunkTable) appendRun(b []byte, r run) []byte {
 	return b
 }
 
-// restore marks the chunks as done that the log records for the copy that begins with begin. It
-// returns their runs in the recorded order. found is false if the log is empty, of another copy,
-// or not a log.
+// restore marks the chunks as done that the log records for the copy with the first record begin.
+// It returns their runs in the recorded order. found is false if the log is empty, of another
+// copy, or not a log.
 func (t *chunkTable) restore(log, begin []byte) (runs []run, found bool) {
 	log = afterOffload(log, len(begin))
 	for len(log) > 0 {

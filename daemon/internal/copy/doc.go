@@ -9,6 +9,5 @@
 // of dst, so that a recorded chunk is on stable storage whatever crashes.
 //
 // Verification reads a chunk of dst back as soon as it is on stable storage, and compares hashes.
-// At the end it reads the remaining chunks, and a sample of the earlier ones to detect a device
-// that has put later bytes over them.
+// At the end it reads the remaining chunks, and a sample of the earlier ones.
 package copy

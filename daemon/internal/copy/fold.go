@@ -26,7 +26,7 @@ type FoldSpec struct {
 	OpenEnd OpenEnd
 }
 
-// Fold writes the overlay's own data into the image at an address, and flushes that image. It
+// Fold writes the overlay's own data into the network image Into, and flushes that image. It
 // returns ErrInUse if another program has the overlay open. The overlay does not change, so an
 // interrupted fold is repeated. Until a fold succeeds, only overlay and image together have the
 // content.

@@ -29,8 +29,8 @@ func (w *latencyWatch) restart(now Latency, ok bool) {
 	w.before, w.measured, w.means = now, ok, nil
 }
 
-// mean returns the mean latency since its last known result or since restart. known is false
-// without enough requests.
+// mean returns the mean latency since its last result or since restart. It returns false if the
+// latency is unknown, as after too few requests.
 func (w *latencyWatch) mean(now Latency, ok bool) (time.Duration, bool) {
 	before := w.before
 	// Lower counters belong to a new process of the guest.
@@ -79,8 +79,9 @@ type GuestLatency struct {
 
 func (l *GuestLatency) kinds() [3]Latency { return [...]Latency{l.Reads, l.Writes, l.Flushes} }
 
-// strain is the highest latency of all kinds of requests. known: some kind had enough requests.
-// learned: the guest makes no requests of a kind that was absent while the copy was paused.
+// strain is the guest's highest latency of all kinds of requests, relative to the tolerated one.
+// known: some kind had enough requests. learned: the latency without the copy is known for every
+// kind that the guest requests now.
 type strain struct {
 	worst          float64 // 1 is the tolerated latency
 	known, learned bool

@@ -27,7 +27,7 @@ const (
 // lockDst excludes other copies and guests from writing to dst. If QEMU serves dst, QEMU takes its
 // own locks against guests. A block device is opened exclusively, which mounts and volume managers
 // respect. The locks end with the returned file, even after a crash. It returns ErrInUse if
-// another program has dst, and a nil file for an image at an address, which has no locks.
+// another program has dst, and a nil file for a network image, which has no locks.
 func (s *Spec) lockDst() (*os.File, error) { return s.lockDstAs(unix.F_WRLCK) }
 
 // lockDstAs is lockDst with a kind of lock: copies with F_RDLCK share dst with each other only.

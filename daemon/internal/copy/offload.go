@@ -4,7 +4,7 @@ package copy
 
 import "context"
 
-// Offload lets the storage that has both ends copy between them, range by range. Cursor, cap and
+// Offload lets the storage that has both images copy between them, range by range. Cursor, cap and
 // pace stay in this package (DESIGN.md of package connector, section 5).
 type Offload struct {
 	// GranularityBytes: the offset and length of every range are multiples of it.

@@ -111,7 +111,8 @@ func (o *offloader) pieceBytes() int64 {
 	return max(n-n%unit, unit)
 }
 
-// rest waits before and after a piece, for the guest: a piece cannot be slowed down.
+// rest waits before and after each request to the storage, for the guest: a request cannot be
+// slowed down.
 func (o *offloader) rest(ctx context.Context, took time.Duration) error {
 	pace := o.spec.Pace
 	for began := time.Now(); pace != nil; {

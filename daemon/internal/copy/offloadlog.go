@@ -98,9 +98,8 @@ func (l *offloadLog) openError(dst string, err error) error {
 	return &UnansweredError{Path: dst, Offset: l.off, Bytes: l.n, Err: err}
 }
 
-// Restart makes the next copy with this cursor start again, after it has repeated the request for
-// an unanswered range. needed is false if there is no such range: the cursor may then be removed
-// instead.
+// Restart resets a cursor with an unanswered range: the next copy repeats that request, and then
+// starts again. Without such a range needed is false, and the cursor may be removed instead.
 func Restart(cursor Cursor) (needed bool, err error) {
 	log, err := cursor.Load()
 	if err != nil {

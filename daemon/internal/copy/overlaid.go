@@ -50,8 +50,8 @@ func (o *overlaid) Close() error {
 	return o.End.Close()
 }
 
-// atAddress reports whether Src is an overlay over a raw image and that image or Dst is at an
-// address, which qemu-img cannot reach.
+// atAddress reports whether Src is an overlay over a raw image and that image or Dst is on the
+// network, where qemu-img cannot open it.
 func (s *Spec) atAddress() bool {
 	below := s.Src.Backing
 	return s.Src.Format == qemuimg.FormatQCOW2 && below != nil && below.Backing == nil && below.Format == qemuimg.FormatRaw &&

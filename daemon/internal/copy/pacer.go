@@ -339,7 +339,8 @@ func (p *GuestPacer) shrink(s strain, moved int64) {
 	}
 }
 
-// keepsShare is a look at a suffering guest while the copy keeps its share. Hold mu.
+// keepsShare handles a look at a suffering guest while the copy keeps its share of its speed. Hold
+// mu.
 func (p *GuestPacer) keepsShare(s strain, moved int64) {
 	p.state.Doing = PaceKeepsShare
 	p.atLeast += paceTick

@@ -28,8 +28,8 @@ func (e *pair) readBack(ctx context.Context, chunk int, buf []byte) (differs boo
 	return hashOf(p) != e.table.get(chunk), nil
 }
 
-// locate returns the offset of the first different byte of a chunk, or the chunk's offset if src
-// does not show the difference.
+// locate returns the offset of the first byte of a chunk that differs from src, or the chunk's
+// offset if src, read again, shows no difference.
 func (e *pair) locate(got []byte, off int64) int64 {
 	want := newBuffer(len(got))
 	if readFull(e.src, e.spec.Src.Path, want, off) != nil {

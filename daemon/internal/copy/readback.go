@@ -10,12 +10,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// readbackWorkers read dst back during the copy: its own workers keep one direction of a device
+// readbackWorkers read dst back during the copy: the copy's workers keep one direction of a device
 // busy, these the other.
 const readbackWorkers = 4
 
 // readback verifies chunks that a flush has put on stable storage, while others are still copied.
-// The final verification checks the chunks that remain.
 type readback struct {
 	pair *pair
 

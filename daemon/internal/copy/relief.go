@@ -44,7 +44,7 @@ func (m *lossMean) add(s strain, moved int64) {
 	m.bytes += weight * (float64(moved) - m.bytes)
 }
 
-// less reports whether the guest's loss is less than the product of times and the other loss.
+// less reports whether this loss is less than the other loss multiplied by times.
 func (m *lossMean) less(times float64, other lossMean) bool {
 	return m.excess*other.bytes < times*other.excess*m.bytes
 }

@@ -18,9 +18,9 @@ const (
 	maxSaveChunks   = 1 << 16
 )
 
-// saver records completed runs in the cursor after a flush. Without cursor and flushed it does not
-// flush. After a failed flush it never flushes again: the kernel reports lost pages once, and a
-// second flush would succeed.
+// saver records completed runs in the cursor after a flush. It does not flush if both cursor and
+// flushed are nil. After a failed flush it never flushes again: the kernel reports lost pages
+// once, and a second flush would succeed.
 type saver struct {
 	cursor Cursor
 	dst    End

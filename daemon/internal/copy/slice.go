@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// slice is the beginning of a larger end. It is no Cloner, since that would clone the whole end.
-// It refuses access beyond its size: those bytes belong to another user.
+// slice is an End for the beginning of a larger image. It is no Cloner, which would clone the
+// whole image. It refuses access beyond its size: those bytes belong to another user.
 type slice struct {
 	End
 	path  string

@@ -29,8 +29,7 @@ type Spec struct {
 	// the size of the blocks that read as zeros from a discard to the next write (package thin),
 	// or 0.
 	ThinBlockBytes func(dst *os.File) int64
-	// Offload, if set, lets the storage that has both ends copy between them.
-	Offload *Offload
+	Offload        *Offload
 	// KeepBase: Src and Dst are qcow2 images over the same base images, and only Src's own bytes
 	// are copied. Dst itself has only bytes of earlier runs of this copy.
 	KeepBase bool
@@ -88,7 +87,8 @@ func (s *Spec) openDst(ctx context.Context, lock *os.File) (End, error) {
 	return s.openFor(ctx, s.Dst, true, func(opened *os.File) error { return sameOpenFile(lock, opened) })
 }
 
-// openFor opens an image. If QEMU serves the image, check checks the open file before that.
+// openFor opens an image. If QEMU serves the image, the function check must first accept the open
+// file.
 func (s *Spec) openFor(ctx context.Context, i Image, writable bool, check func(*os.File) error) (End, error) {
 	if i.Format != qemuimg.FormatRaw || i.LUKS {
 		return openServed(ctx, s.image(i), s.KeepBase, qemuimg.ServeOptions{Writable: writable, Is: check, Passphrase: s.Passphrase})
@@ -110,7 +110,7 @@ func (s *Spec) askThin(file *os.File, dst End) {
 	}
 }
 
-// sizeBytes makes all checks that need no opening for writing, and returns the size of both images.
+// sizeBytes makes all checks that open no image for writing, and returns the size of both images.
 func (s *Spec) sizeBytes(ctx context.Context) (int64, error) {
 	n, err := s.sameSize(ctx)
 	if err != nil {

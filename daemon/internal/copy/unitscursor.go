@@ -11,7 +11,7 @@ import (
 )
 
 // unitsRecord is a line of the cursor of a copy of units. The first line identifies the copy; each
-// other line is one more completed window.
+// other line records one more completed window of windowBytes.
 type unitsRecord struct {
 	Copy      string      `json:"copy,omitempty"`
 	Differing []Differing `json:"differing,omitempty"`

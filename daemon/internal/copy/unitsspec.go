@@ -25,12 +25,13 @@ type Differing struct {
 	Times int `json:"times"`
 }
 
-// maxDiffering is how many consecutive copies find a unit different until other writers cannot
-// explain it.
+// After maxDiffering consecutive copies that found a unit different, other writers cannot explain
+// the difference.
 const maxDiffering = 3
 
-// UnitsSpec describes a copy of units of an image. In contrast to Copy, guests write to src, and
-// copies of other hosts to dst. DstIsZero and ThinBlockBytes of Spec are unused.
+// UnitsSpec describes a copy of some units (blocks of UnitBytes) of an image. Unlike with Copy,
+// guests may write to src during the copy, and other hosts may copy to the same dst. DstIsZero and
+// ThinBlockBytes of Spec are unused.
 type UnitsSpec struct {
 	Spec
 	// UnitBytes is a power of two and a multiple of 4096.

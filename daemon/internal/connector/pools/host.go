@@ -263,7 +263,7 @@ func (h *Host) CreateVolume(ctx context.Context, pool, name, format string, size
 }
 
 // volume checks the device against the connector's answer, and converts the answer. An inactive
-// volume has no device; then must decides whether that is an error.
+// volume has no device, which is an error only if must is true.
 func (h *Host) volume(pool string, p connector.Pool, name string, said connector.Volume, must bool) (*hv.PoolVolume, error) {
 	_, err := Check(h.Look, p.Directory, name, said)
 	if err != nil && (must || !errors.Is(err, ErrNoDevice)) {
