@@ -18,8 +18,8 @@ import (
 const journalProbe = "journal"
 
 // healthOf returns the conditions for the readiness of this daemon to move a volume, and the
-// probes that show whether it hangs. The probe of the migrations is not vital: a decision may wait
-// for storage that hangs, which a restart would not help.
+// probes that show whether it hangs. The probe of the migrations is not vital, and causes no
+// restart: migrations may wait for storage that hangs.
 func healthOf(records *journal.Journal, r *op.Runner, m *migrate.Manager, virt hv.Hypervisor, up *uplink.Uplink, numbers *metrics.Metrics) *service.Health {
 	engine := func(context.Context) error {
 		r.Active() // it takes every lock of the engine; ops hold them only briefly

@@ -43,8 +43,8 @@ func Arrange(app *cli.App, argv []string) []string {
 	return a.line(argv[0])
 }
 
-// TypedCommand returns the command that words name, such as "volferryctl volume show", or only the
-// program's name.
+// TypedCommand returns the command that the words of a line name, such as "volferryctl volume
+// show", or only the program's name.
 func TypedCommand(app *cli.App, words []string) string {
 	command, _ := Locate(app, words)
 	if command == nil {

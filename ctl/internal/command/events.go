@@ -77,10 +77,10 @@ func events(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// eventsSince reads the audit trail after the event number since, page by page. If last is set,
-// and the caller does not filter the events (some is false), it reads only the last events.
-func eventsSince(ctx context.Context, s *session.Session, since int64, last int, some bool) ([]api.Event, error) {
-	if last > 0 && last <= onePage && !some {
+// eventsSince reads the audit trail after the event number since, page by page. If last is set, it
+// reads only the last events, unless filtered is true: the caller then filters the events.
+func eventsSince(ctx context.Context, s *session.Session, since int64, last int, filtered bool) ([]api.Event, error) {
+	if last > 0 && last <= onePage && !filtered {
 		end, _, err := session.List(ctx, s, routes.ListEvents.With("since", strconv.FormatInt(since, 10)).With("last", strconv.Itoa(last)))
 		if err != nil {
 			return nil, err

@@ -60,8 +60,8 @@ func isNotFound(err error) bool {
 	return api.CodeOf(err) == api.CodeNotFound && !errors.As(err, &ended)
 }
 
-// followPaused follows a migration that the registry leads and that has no op. cancels means that
-// its cancel was requested.
+// followPaused follows a migration of several guests: the registry leads it, and it has no op.
+// cancels means that its cancel was requested.
 func followPaused(ctx context.Context, s *session.Session, resp session.Response, cancels bool) error {
 	m := &api.Migration{}
 	if err := resp.Decode("migration", m); err != nil {

@@ -56,10 +56,10 @@ func checkVerify(c *cli.Context) error {
 
 func paceFlag() cli.Flag { return paceFlagOr(api.PaceGentle) }
 
-// paceFlagOr returns the flag --pace. The help shows unset as its default.
-func paceFlagOr(unset string) cli.Flag {
+// paceFlagOr returns the flag --pace. The help shows defaultText as its default.
+func paceFlagOr(defaultText string) cli.Flag {
 	return &cli.StringFlag{
-		Name: "pace", DefaultText: unset, Action: cmdline.CheckWord("pace"),
+		Name: "pace", DefaultText: defaultText, Action: cmdline.CheckWord("pace"),
 		Usage: "`HOW` far the copy slows down for the guest: off, gentle (down to half of its speed) or full (as far as necessary)",
 	}
 }

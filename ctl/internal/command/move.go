@@ -18,9 +18,9 @@ func ofMove(ctx context.Context, s *session.Session, ref string, do func(ref str
 	return orOfMove(ctx, s, ref, do(ref), do)
 }
 
-// orOfMove handles the error of a request for migration ref. If ref is no migration, it finds the
-// migration of the volume or source attachment ref, prints it, and calls do with its id. Otherwise
-// it returns err.
+// orOfMove handles the error of a request for migration ref. If there is no such migration, it
+// finds the migration of the volume or source attachment that ref names, prints it, and calls do
+// with its id. Otherwise it returns err.
 func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do func(ref string) error) error {
 	if !isNotFound(err) {
 		return err
@@ -43,8 +43,8 @@ func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do
 	return do(m.ID)
 }
 
-// findMove returns the open, otherwise the newest migration of the volume or source attachment
-// ref; nil if there is none or if they cannot be read.
+// findMove returns the open migration of the volume or source attachment that ref names, otherwise
+// the newest; nil if there is none or if migrations cannot be read.
 func findMove(ctx context.Context, s *session.Session, ref string) (*api.Migration, error) {
 	for _, list := range []routes.Route[routes.None, []api.Migration]{routes.ListMigrations, routes.ListMigrations.With("all", "1")} {
 		moves, _, err := session.List(ctx, s, list)

@@ -39,7 +39,7 @@ func report(stderr io.Writer, err error, command string, asJSON bool) int {
 	}
 	body, exit := classify(err)
 	if asJSON {
-		// If this error cannot be written, there is no other way to report it.
+		// If this write fails, there is no other way to report the error.
 		_ = render.JSONLine(stderr, api.ErrorBody{Error: body})
 		return exit
 	}

@@ -182,8 +182,8 @@ func refuseDelete(v *api.Volume) error {
 	return api.Errorf(api.CodeVolumeInUse, "cannot delete volume %s: it is attached to instance %s as %s; detach it first", v.Name, cmp.Or(a.InstanceName, a.InstanceID), a.Device)
 }
 
-// confirmDelete asks the user before adopted data, which is older than its volume, is deleted,
-// even if the volume was moved since.
+// confirmDelete asks the user before the data of an adopted volume is deleted: the data is older
+// than the volume, even if the volume was moved since.
 func confirmDelete(c *cli.Context, s *session.Session, v *api.Volume) error {
 	if keptByDelete(v.Location) != "" {
 		return nil // the data stays
@@ -193,7 +193,7 @@ func confirmDelete(c *cli.Context, s *session.Session, v *api.Volume) error {
 }
 
 // keptByDelete describes an image that stays when its volume is deleted, or "": a device is
-// deleted only in its pool, an image on the network never.
+// deleted only if it is in a pool, an image on the network never.
 func keptByDelete(l api.Location) string {
 	switch kind := medium.Of(l.Path); {
 	case !kind.Deletable:

@@ -18,8 +18,8 @@ type field struct {
 	values []string
 }
 
-// Add appends a field, with one line for each value. If values is empty, or a value is, it writes
-// "-".
+// Add appends a field, with one line for each value. It writes "-" for an empty value, and if
+// there are no values.
 func (r *Record) Add(key string, values ...string) {
 	if len(values) == 0 {
 		values = []string{"-"}

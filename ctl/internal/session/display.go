@@ -45,7 +45,7 @@ func (d *Display) ShowEvent(e api.Event) {
 }
 
 // ShowMigration shows the progress of a migration. It shows the migration's remark once, before
-// its end.
+// the migration's end.
 func (d *Display) ShowMigration(m *api.Migration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -33,9 +33,9 @@ func Events[In, Out any](s *Session, route routes.Route[In, Out], refs ...string
 	}
 }
 
-// Run calls see with every event after since, in order and once, until see returns false, the work
-// is over, or ctx ends. If the other side does not answer for outageTimeout, Run returns
-// ErrConnectionLost joined with the last error.
+// Run calls the function see with every event after since, in order and once, until see returns
+// false, the work is over, or ctx ends. If the other side does not answer for outageTimeout, Run
+// returns ErrConnectionLost joined with the last error.
 func (f *Follower) Run(ctx context.Context, since int64, see func(api.Event) bool) error {
 	contact := time.Now()
 	told := false
@@ -75,8 +75,8 @@ func (f *Follower) Run(ctx context.Context, since int64, see func(api.Event) boo
 	}
 }
 
-// check decides after a broken stream: an error that is no outage is final; otherwise Ended
-// decides.
+// check reports after a broken stream whether the work is over: an error that is no outage is
+// final; otherwise Ended decides.
 func (f *Follower) check(ctx context.Context, broken error) (over bool, err error) {
 	if broken != nil && !isOutage(broken) {
 		return false, broken

@@ -13,15 +13,15 @@ import (
 )
 
 // PrintList prints a collection as a document, as ids, or as a table. For an empty table it prints
-// the text empty on stderr.
-func (s *Session) PrintList(resp Response, ids []string, t *render.Table, empty string) error {
+// whenEmpty on stderr.
+func (s *Session) PrintList(resp Response, ids []string, t *render.Table, whenEmpty string) error {
 	switch {
 	case s.JSON:
 		return render.JSON(s.Stdout, resp.Members)
 	case s.Quiet:
 		return s.PrintLines(ids...)
 	case len(t.Rows) == 0:
-		s.Say("%s", empty)
+		s.Say("%s", whenEmpty)
 		return nil
 	}
 	shortened, err := t.Write(s.Stdout, TerminalWidth(s.Stdout))

@@ -41,8 +41,7 @@ func (s *Session) explainUnreachable(ctx context.Context, err error) error {
 }
 
 // whyNoAnswer returns the end of a line about a missing answer: the commands that show the reason.
-// systemd keeps the socket even of a program that does not start. For another machine it returns
-// "".
+// For another machine it returns "".
 func (s *Session) whyNoAnswer() string {
 	if OverTCP(s.Client.Target()) {
 		return ""

@@ -20,8 +20,9 @@ type Work struct {
 	cancels   bool
 }
 
-// Perform sends a change and waits for its work. The answer then has the op and its migration at
-// their end. finished is false if the user did not want to wait; then the ids have been printed.
+// Perform sends a change and waits for its work. The answer then has the op and its migration in
+// their final state. finished is false if the user did not want to wait; then the ids have been
+// printed.
 func Perform[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (resp Response, finished bool, err error) {
 	resp, err = Send(ctx, s, route, in, refs...)
 	if err != nil || !resp.Has("op") {

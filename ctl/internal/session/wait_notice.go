@@ -110,8 +110,8 @@ var stepWaitReasons = map[string]string{
 }
 
 // startWaitNotice reports, from noticeAfter until stop is called, what the op waits for. While the
-// op is unknown, and always if opID is empty, it reports the text before.
-func (s *Session) startWaitNotice(ctx context.Context, say func(line string), opID, before string) (stop func()) {
+// op is unknown, and always if opID is empty, it reports ifUnknown.
+func (s *Session) startWaitNotice(ctx context.Context, say func(line string), opID, ifUnknown string) (stop func()) {
 	if s.Quiet || s.Progress == ProgressNone {
 		return func() {}
 	}
@@ -126,7 +126,7 @@ func (s *Session) startWaitNotice(ctx context.Context, say func(line string), op
 			}
 			return op
 		},
-		before:    before,
+		before:    ifUnknown,
 		otherwise: s.whyNoAnswer(),
 		say:       say,
 	}

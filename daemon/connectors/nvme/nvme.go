@@ -171,9 +171,9 @@ func (n nvme) disconnect(ctx context.Context, p place, marks *target.Marks, in c
 	return n.end(ctx, p, marks, in.Volume)
 }
 
-// end removes a volume's mark (target.Marks). Before the last mark it ends the session. While a
-// disk of the session is in use, perhaps a disk that this program did not connect, it returns an
-// error, and session and mark stay.
+// end removes a volume's mark (target.Marks). Before it removes the last mark, it ends the
+// session. If a disk of the session is in use then, perhaps a disk that this program did not
+// connect, it returns an error, and session and mark stay.
 func (n nvme) end(ctx context.Context, p place, marks *target.Marks, volume string) error {
 	_, last, err := marks.Holds(volume)
 	if err == nil && last {

@@ -24,7 +24,7 @@ type question struct {
 	query     url.Values
 }
 
-// stale answers a read from the uplink's last view, with the view's age. It returns false if there
+// stale answers a read with the uplink's last view, and the view's age. It returns false if there
 // is no view.
 func stale[Out any](s *Server, w http.ResponseWriter, r *http.Request, route routes.Route[routes.None, Out], lookup cached[Out]) (done bool, err error) {
 	view, age, known := s.Uplink.View()

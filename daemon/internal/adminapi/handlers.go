@@ -30,7 +30,7 @@ func answer[In, Out any](route routes.Route[In, Out], look func(*http.Request, I
 	})
 }
 
-// change makes a change of the object ref, as requested by the body in, under an op id.
+// change makes a change of the object ref; in is the request's body, opID the id of the change.
 type change[In, Out any] = func(ctx context.Context, opID, ref string, in In) (Out, error)
 
 // do serves a change that is complete when it is answered.
@@ -65,8 +65,8 @@ func changes[In, Out any](route routes.Route[In, Out], c change[In, Out], write 
 	})
 }
 
-// opID returns a request's op id. This is the caller's idempotency key, so that a repeated request
-// finds its op, or else a new id.
+// opID returns a request's op id: the caller's idempotency key, so that a repeated request finds
+// its op, or a new id if there is no key.
 func opID(r *http.Request) (string, error) {
 	key, err := httpjson.IdempotencyKey(r)
 	if err != nil {

@@ -80,7 +80,8 @@ func (s *passing) begunHere(ctx context.Context, opID string) bool {
 	return known && err == nil
 }
 
-// proxied passes the request on to the registry, which refuses what this host may not do.
+// proxied passes the request on to the registry, which refuses requests that this host may not
+// make.
 func (s *passing) proxied(w http.ResponseWriter, r *http.Request) error {
 	if s.check != nil {
 		if err := s.check(protocol.RequiredBy(r.Header)); err != nil {

@@ -19,7 +19,7 @@ import (
 
 // Attach attaches a volume to an instance of this host: running, paused or stopped. It returns the
 // attachment when guest and definition have the disk. volumeRef is the volume's id, name, or the
-// beginning of its id. A repeated request gets the same answer.
+// beginning of its id.
 func (m *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
 	_, st, err := m.perform(ctx, m.attachRequest(opID, volumeRef, in))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // Detach detaches a volume from an instance of this host. It returns the previous attachment once
 // guest and registry have released it. While the registry does not answer, the guest still loses
-// the disk, and the attachment stays detaching. A repeated request gets the same answer.
+// the disk, and the attachment stays detaching.
 func (m *Manager) Detach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
 	return m.endOf(ctx, m.detachRequest(opID, volumeRef, in))
 }
@@ -36,7 +36,7 @@ func (m *Manager) Delete(ctx context.Context, opID, attachmentRef string, force 
 	return m.endOf(ctx, m.deleteRequest(opID, attachmentRef, force))
 }
 
-// BeginDelete starts a Delete, and returns as soon as the op is granted or refused.
+// BeginDelete starts a Delete, and returns once the op is accepted or refused.
 func (m *Manager) BeginDelete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
 	return m.beginEnd(ctx, m.deleteRequest(opID, attachmentRef, force))
 }
@@ -109,7 +109,7 @@ func (m *Manager) beginEnd(ctx context.Context, req request.Request) (api.Attach
 	return in.attachment(api.AttachmentDetaching), nil
 }
 
-// Queued returns the attachments that the guests have released, but the registry has not yet.
+// Queued returns the attachments that the guests have released, but that the registry still has.
 func (m *Manager) Queued() []api.Attachment {
 	var out []api.Attachment
 	for _, in := range m.env.queued() {

@@ -6,6 +6,6 @@
 // The package refuses a volume that a migration moves, and knows nothing else of copies and
 // overlays.
 //
-// The daemon provides the Ports (image.Storage, migrate.Manager and client.Registry fit) and the
-// runner, calls Run, and wakes the ops that wait for "hypervisor" or "registry".
+// The daemon provides the Ports and the runner, calls Run, and wakes the ops that wait for
+// "hypervisor" or "registry".
 package attach

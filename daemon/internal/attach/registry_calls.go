@@ -27,10 +27,10 @@ func (e *env) inState(states ...api.AttachmentState) op.ObserveFunc[input] {
 	}
 }
 
-// transition changes the attachment's state. The call's op id is made of op and what, so that a
-// repeated call gets the same answer.
-func (e *env) transition(ctx context.Context, r *op.Run, in *input, what string, to api.AttachmentState, from ...api.AttachmentState) error {
-	return e.transitionIn(ctx, r, in, in.Epoch, what, to, from...)
+// transition changes the attachment's state. The call's op id is the op's id with the suffix, so
+// that a repeated call gets the same answer.
+func (e *env) transition(ctx context.Context, r *op.Run, in *input, suffix string, to api.AttachmentState, from ...api.AttachmentState) error {
+	return e.transitionIn(ctx, r, in, in.Epoch, suffix, to, from...)
 }
 
 func (e *env) transitionIn(ctx context.Context, r *op.Run, in *input, epoch int64, what string, to api.AttachmentState, from ...api.AttachmentState) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// begin starts a request's op, or finds the op of a repeated request. It returns once the op is
-// granted or refused, or waits for libvirt or the registry.
+// begin starts a request's op, or finds the op of a repeated request. It returns once firstSteps
+// have accepted or refused the op, or wait for libvirt or the registry.
 func (m *Manager) begin(ctx context.Context, req request.Request) (in input, err error) {
 	req.Variants = []string{kindFor(req.Kind, true)}
 	o, err := m.admission.Submit(ctx, req)

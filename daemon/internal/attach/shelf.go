@@ -47,7 +47,7 @@ func (m *Manager) CheckLocation(ctx context.Context, l api.Location, verdict str
 func (m *Manager) CheckImages(l api.Location) error { return request.HV(m.env.rules.CheckImages(l)) }
 
 // Disconnect ends this host's use of the location, unless a domain or another attachment needs it.
-// The instance's process must not have the image open, whatever libvirt reports.
+// It refuses if the instance's process has the image open and libvirt shows no such disk.
 func (m *Manager) Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error {
 	in := onShelf(vol, att)
 	if _, err := m.env.sure(ctx, in); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// remembered has the definitions of the disk before its detach, for an exact restore. They are
-// empty without a disk.
+// remembered has the definitions of the disk before its detach, so that the disk can return
+// unchanged. They are empty without a disk.
 type remembered struct {
 	Config         string `json:"config,omitempty"`
 	Live           string `json:"live,omitempty"`

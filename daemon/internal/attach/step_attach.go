@@ -212,10 +212,9 @@ func (e attachSteps) plug(ctx context.Context, r *op.Run, in *input) error {
 	return r.Note(ctx, plugNote{Plugged: true, Seen: true})
 }
 
-// takeBack removes the disk from the running guest. It waits as long as necessary, because nothing
-// is released before. If a saved guest may have had the disk, it waits too, because the restore
-// brings the disk back. If the guest has the volume as its root, it only waits until the guest is
-// off.
+// takeBack removes the disk from the running guest, and waits as long as necessary: nothing is
+// released before. It also waits for a saved guest that may have had the disk, because the guest's
+// restore brings the disk back. It does not unplug a root disk, but waits until the guest is off.
 func (e attachSteps) takeBack(ctx context.Context, in *input, plugged bool) error {
 	letGo := e.unplug
 	if in.Root {

@@ -27,8 +27,8 @@ type beginNote struct {
 type detachSteps struct{ *env }
 
 // stepBegin reports the detach to the registry, so that no migration of the volume begins. If the
-// registry does not answer, the detach continues: a new migration needs the registry too, and an
-// open one is this host's.
+// registry does not answer, the detach continues: a new migration needs the registry too, and this
+// host's journal shows an open one.
 func (e detachSteps) stepBegin() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		if err := e.notMoving(ctx, in); err != nil {
@@ -79,8 +79,8 @@ func (e detachSteps) stepBegin() op.Step {
 // is reported before the release.
 var beginsFrom = []api.AttachmentState{api.AttachmentAttached, api.AttachmentError}
 
-// giveUp reports to the registry that the instance keeps the volume. It also corrects the state
-// detaching if the answer to stepBegin was lost, or an ended op left it: the guest has the disk.
+// giveUp ends the registry's state detaching, because the guest keeps the disk. The state may be
+// from stepBegin, even if its answer was lost, or from an ended op.
 func (e detachSteps) giveUp(ctx context.Context, r *op.Run, in *input) error {
 	var note beginNote
 	if _, err := r.Noted(stepNameBegin, &note); err != nil {
@@ -106,8 +106,8 @@ func (e detachSteps) giveUp(ctx context.Context, r *op.Run, in *input) error {
 
 // notMoving refuses a volume that a migration of this host moves, according to the journal. If a
 // guard shows that the instance is saved while a volume moves, it refuses any volume of the
-// instance: the restore needs the disk, and the registry, which has the instance locked, may not
-// answer.
+// instance: the guest's restore needs the disk, and the registry, which has the instance locked,
+// may not answer.
 func (e *env) notMoving(ctx context.Context, in *input) error {
 	guards, err := e.Guards.Of(in.InstanceID)
 	if err != nil {

@@ -14,7 +14,7 @@ type reserveSteps struct{ *env }
 
 // stepReserve reserves the volume for the instance: the registry checks the site's rules, and
 // gives the volume to no other instance. The step precedes all steps that use the image; its undo
-// follows theirs.
+// follows their undos.
 func (e reserveSteps) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		e.freshen(ctx, in)

@@ -103,20 +103,20 @@ func (e rootSteps) stepVerifyRoot() op.Step {
 	return step(stepNameVerify, do, nil, nil)
 }
 
-// asInSlot refuses a disk that differs for the guest from was, the previous disk in the slot.
-func (in *input) asInSlot(v *view, was *hv.Disk) error {
+// asInSlot refuses a disk that differs, for the guest, from the slot's previous disk.
+func (in *input) asInSlot(v *view, previous *hv.Disk) error {
 	d := v.configDisk
-	if err := in.isWanted(d, "its definition", serialOf(in, was)); err != nil {
+	if err := in.isWanted(d, "its definition", serialOf(in, previous)); err != nil {
 		return err
 	}
 	var wrong string
 	switch {
-	case was != nil && d.Address != was.Address:
-		wrong = fmt.Sprintf("is at %s, not at %s", d.Address, was.Address)
-	case was != nil && d.Bus != was.Bus:
-		wrong = fmt.Sprintf("is on bus %s, not on %s", d.Bus, was.Bus)
-	case was != nil && d.BootOrder != was.BootOrder:
-		wrong = fmt.Sprintf("has the place %d in the order of booting, not %d", d.BootOrder, was.BootOrder)
+	case previous != nil && d.Address != previous.Address:
+		wrong = fmt.Sprintf("is at %s, not at %s", d.Address, previous.Address)
+	case previous != nil && d.Bus != previous.Bus:
+		wrong = fmt.Sprintf("is on bus %s, not on %s", d.Bus, previous.Bus)
+	case previous != nil && d.BootOrder != previous.BootOrder:
+		wrong = fmt.Sprintf("has the place %d in the order of booting, not %d", d.BootOrder, previous.BootOrder)
 	case !api.IsRoot(instance.BootIndexes(v.dom.Config)[in.Device]):
 		wrong = "is not the first in the order of booting"
 	default:

@@ -75,8 +75,8 @@ func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) err
 	}
 }
 
-// answers reports whether the domain can release the disk now. A paused domain can only on a bus
-// where the hypervisor alone removes disks.
+// answers reports whether the domain can release the disk now. A paused domain can do so only on a
+// bus where the hypervisor alone removes disks.
 func answers(v *view) bool {
 	return v.dom.State == hv.StateRunning || (v.dom.State == hv.StatePaused && v.liveDisk.Bus == "scsi")
 }

@@ -34,9 +34,9 @@ func (e *env) sure(ctx context.Context, in *input) (*view, error) {
 	})
 }
 
-// agrees reports whether libvirt's view can be right if open reports whether the guest has the
-// image open. After another program's change of the disk it returns true, because the two cannot
-// be compared.
+// agrees reports whether libvirt's view can be right. open is true if the guest has the image
+// open. After another program's change of the disk it returns true, because the two cannot be
+// compared.
 func (v *view) agrees(open bool) bool {
 	return v.live == odd || open == (v.active && v.live == attached)
 }

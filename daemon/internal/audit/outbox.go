@@ -2,8 +2,7 @@
 
 // Package audit adds two sorts of events to the registry's audit trail: requests at this host's
 // socket that only this host has carried out, and actions on guests that the daemon took without a
-// request. Each event is stored on disk, in order, until the registry has it. Callers write the
-// content.
+// request. Each event is stored on disk, in order, until the registry has it.
 package audit
 
 import (

@@ -26,7 +26,7 @@ const firstFile = 3
 // the passed file, even if another file is at the passed file's own path by then.
 func FileName(number int) string { return "/proc/self/fd/" + strconv.Itoa(firstFile+number) }
 
-// Descriptor returns the descriptor of a file that a program gets, by the file's number.
+// Descriptor returns the descriptor that a program gets for the file with this number.
 func Descriptor(number int) int { return firstFile + number }
 
 // Command is a program to run.

@@ -102,7 +102,7 @@ func (d OwnDir) Missing() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// TooOpen returns the directory's mode, and the bits of it that the directory must not have.
+// TooOpen returns the directory's mode, and the mode bits that the directory must not have.
 func (d OwnDir) TooOpen() (has, extra fs.FileMode) {
 	info, err := os.Stat(d.Path)
 	if err != nil || !info.IsDir() {

@@ -165,8 +165,9 @@ func CodeOf(err error) string {
 // maxMessageBytes bounds the message of an error, which a person reads.
 const maxMessageBytes = 2 << 10
 
-// ReadAnswer parses the answer to a request. It refuses an invalid answer to that verb, but does
-// not check its truth. The error of the answer is an *Error.
+// ReadAnswer parses the answer to a request. It refuses an answer that is invalid for the verb,
+// but does not check whether the answer is true. If the answer is an error, ReadAnswer returns it
+// as an *Error.
 func ReadAnswer(in Request, text []byte) (Answer, error) {
 	var out Answer
 	dec := json.NewDecoder(bytes.NewReader(text))

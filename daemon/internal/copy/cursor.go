@@ -51,17 +51,17 @@ func (t *chunkTable) appendRun(b []byte, r run) []byte {
 	return b
 }
 
-// restore marks the chunks as done that the log records for the copy with the first record begin.
+// restore marks the chunks as done that the log records for the copy that begins with firstRecord.
 // It returns their runs in the recorded order. found is false if the log is empty, of another
 // copy, or not a log.
-func (t *chunkTable) restore(log, begin []byte) (runs []run, found bool) {
-	log = afterOffload(log, len(begin))
+func (t *chunkTable) restore(log, firstRecord []byte) (runs []run, found bool) {
+	log = afterOffload(log, len(firstRecord))
 	for len(log) > 0 {
-		size := len(begin)
+		size := len(firstRecord)
 		switch {
 		case log[0] == recordBegin && len(log) >= size:
 			clear(t.done)
-			runs, found = nil, string(log[:size]) == string(begin)
+			runs, found = nil, string(log[:size]) == string(firstRecord)
 		case log[0] == recordBegin:
 			return nil, false
 		default:

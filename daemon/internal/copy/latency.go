@@ -51,8 +51,8 @@ func (w *latencyWatch) learn(now Latency, ok bool) {
 	}
 }
 
-// learned computes the idle latency at the end of a pause. With too few requests it is unknown: an
-// older value is not used.
+// learned computes the idle latency at the end of a pause of the copy. With too few requests it is
+// unknown: an older value is not used.
 func (w *latencyWatch) learned() {
 	w.idle, w.tolerated = 0, 0
 	if len(w.means) == 0 {

@@ -62,9 +62,8 @@ const (
 // flushes with their latency while the copy is paused. A latency over 1.5 times as high reduces
 // the limit, at most by half. Otherwise it grows.
 //
-// The copy keeps a share of its unlimited speed. If the guest waits for another resource, above
-// all the processors, a slower copy only makes it suffer longer. If the guest loses more than it
-// gains, the copy gets no limit until its next pause (reliefWatch).
+// The copy keeps a share of its unlimited speed. If the guest loses more by the longer copy than
+// it gains, the copy gets no limit until its next pause (reliefWatch).
 type GuestPacer struct {
 	sample    func() (GuestLatency, bool)
 	keepShare float64

@@ -35,7 +35,7 @@ type Progress struct {
 const reportInterval = 200 * time.Millisecond
 
 // rateWindow smooths the rate. In the first rateWindow of a phase the rate is the mean since its
-// start: the first bytes go into memory.
+// start: the first bytes go into memory, faster than to the storage.
 const rateWindow = 10 * time.Second
 
 // meter counts and reports. Reports never overlap.

@@ -9,9 +9,8 @@ const (
 	letGoLooks      = 5
 	reliefSmoothing = 0.1
 	// The pacer removes the limit if the guest's loss without it is less than letGoBelow times as
-	// high; this estimate from few looks may be wrong. It sets the limit again if the loss with
-	// the limit is less than holdBelow times as high. Removing it again needs a loss below
-	// holdBelow too, as hysteresis.
+	// high. It sets the limit again if the loss with the limit is less than holdBelow times as
+	// high. Removing it again needs a loss below holdBelow too, as hysteresis.
 	letGoBelow, holdBelow = 2.0, 0.8
 )
 

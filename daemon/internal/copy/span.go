@@ -111,8 +111,8 @@ func cutAtSkipped(s span, skip func(chunk int) bool) span {
 
 func noSkip(int) bool { return false }
 
-// sweep lets the workers of inFlight visit the spans in order, each worker with its own buffer.
-// After the first error it only waits for the visits in progress.
+// sweep lets the workers that inFlight permits visit the spans in order, each worker with its own
+// buffer. After the first error it only waits for the visits in progress.
 func sweep(ctx context.Context, inFlight *depth, bufferBytes int, all iter.Seq2[span, error],
 	visit func(ctx context.Context, s span, buf []byte) error,
 ) error {

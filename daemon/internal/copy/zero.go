@@ -12,7 +12,7 @@ import (
 )
 
 // The ways to make a range read as zeros. Each frees less space than the way before it; the last
-// always works. After an unsupported way an end only uses later ones.
+// always works. After an unsupported way an End only uses later ones.
 const (
 	// zeroPunch deallocates. On a block device the kernel does it only if the device promises that
 	// unmapped blocks read as zeros.

@@ -2,8 +2,7 @@
 
 // Package target has the common parts of the connectors of targets. It records the volumes of each
 // session with a target, so that the session ends with the last of them; like the sessions, the
-// records are lost at a reboot. It also reads the identity and users of devices. It does not know
-// how sessions are made.
+// records are lost at a reboot. It also reads the identity and users of devices.
 package target
 
 import (

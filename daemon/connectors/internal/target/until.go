@@ -14,7 +14,7 @@ const (
 	lastPause  = 500 * time.Millisecond
 )
 
-// Until calls look until it returns true or the time is over, which is no error.
+// Until calls the function look until it returns true or the time is over, which is no error.
 func Until(ctx context.Context, within time.Duration, look func() (bool, error)) (bool, error) {
 	over := time.Now().Add(within)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {

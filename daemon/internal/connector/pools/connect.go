@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// connecting returns the pools that connect volumes at paths like this one, and their
+// connecting returns the pools that may be able to connect a volume at this path, and their
 // descriptions. Several pools may share a directory, such as udev's. It omits pools without a
 // description at present.
 func (h *Host) connecting(ctx context.Context, path string) (names []string, known map[string]connector.Pool) {
