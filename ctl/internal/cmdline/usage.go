@@ -68,7 +68,7 @@ func CheckArguments(c *cli.Context) error {
 	return nil
 }
 
-// tooManyArguments returns the error for an extra argument. Its frequent cause is "--bootable
+// tooManyArguments returns the error for an extra argument. A frequent cause is "--bootable
 // false".
 func tooManyArguments(c *cli.Context, extra string) error {
 	if extra == "true" || extra == "false" {

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// eventNames finds the names of things in events. It reads each list once, when first needed.
+// eventNames finds the names of things in events. It reads each list once.
 type eventNames struct {
 	load        func(collection string) map[string]string
 	attachments func() []api.Attachment

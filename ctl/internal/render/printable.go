@@ -40,7 +40,7 @@ func printable(s, kept string) string {
 }
 
 // jsonWriter escapes the control characters that JSON permits in strings but a terminal obeys.
-// Outside strings a document has none.
+// Outside strings a document has no such characters.
 type jsonWriter struct{ w io.Writer }
 
 func (j jsonWriter) Write(p []byte) (int, error) {

@@ -49,7 +49,7 @@ func (n *waitNotice) run(ctx context.Context) {
 	}
 }
 
-// update reports the reason of the op's wait, if it is new or was last reported some time ago.
+// update reports the reason of the op's wait, if it is new, or noticeRepeat after its last report.
 func (n *waitNotice) update(op *api.Op, now time.Time) {
 	what, since, rest := n.before, n.since, n.otherwise+"."
 	if op != nil {

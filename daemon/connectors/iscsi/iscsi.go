@@ -27,7 +27,7 @@ type iscsi struct {
 	state      string
 }
 
-// multipathd is the daemon that has each path open, to check it.
+// multipathd is the daemon that keeps each path open to check it.
 const multipathd = "multipathd"
 
 func writeAttribute(path, text string) error { return os.WriteFile(path, []byte(text), 0) }

@@ -90,7 +90,8 @@ func (l lvm) extend(ctx context.Context, p place, r *report, in connector.Reques
 	return l.now(ctx, p, in.Volume)
 }
 
-// remove deletes only the volume with the identity; another may have its name by now.
+// remove deletes only the volume with the requested identity; another volume may have its name by
+// now.
 func (l lvm) remove(ctx context.Context, p place, r *report, in connector.Request) (connector.Answer, error) {
 	v, err := r.find(in.Volume)
 	if connector.CodeOf(err) == connector.CodeNotFound {

@@ -65,8 +65,8 @@ func (p *PendingUnplugs) add(in *input, asked process) {
 	p.all[in.AttachmentID] = pendingUnplug{*in, asked}
 }
 
-// unplugOverPrefix begins journal keys, which end with an attachment's id. Their data is the
-// process of an ended unplug.
+// unplugOverPrefix begins the journal keys of ended unplugs; an attachment's id follows. The data
+// is the process that was asked.
 const unplugOverPrefix = "unplug_over/"
 
 // isOver reports whether a new process has booted the guest, which ends the unplug request. A new

@@ -214,7 +214,7 @@ func CheckName(name string) error {
 
 var volumeName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,126}$`)
 
-// CheckVolumeName refuses the name of a volume that no connector may get.
+// CheckVolumeName refuses a volume name that no connector may get.
 func CheckVolumeName(name string) error {
 	if !volumeName.MatchString(name) {
 		return fmt.Errorf("%.140q is no name of a volume of a connector: it has letters, digits, and _ . + - behind the first, 127 at the most", name)

@@ -16,7 +16,8 @@ import (
 // connector's options under all other keys.
 type PoolConfig map[string]string
 
-// The keys that are no options. The pool offers the verb copy if copyKey is copyOn.
+// The keys of a PoolConfig that are no options. The pool offers the verb copy if copyKey is
+// copyOn.
 const (
 	nameKey = "connector"
 	copyKey = "copy"

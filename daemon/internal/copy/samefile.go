@@ -4,7 +4,7 @@ package copy
 
 import "os"
 
-// sameFile checks that the end, which was opened again by path, writes to the locked file.
+// sameFile checks that dst, which was opened again by path, is the locked file.
 func sameFile(lock *os.File, dst End) error {
 	f := fileOf(dst)
 	if f == nil || lock == nil {

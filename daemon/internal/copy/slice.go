@@ -22,8 +22,8 @@ func newSlice(end End, i Image) (End, error) {
 	return slice{end, i.Path, i.SizeBytes}, nil
 }
 
-// fileOf returns the file or device of an end, or of the end below a slice; nil for another kind
-// of end.
+// fileOf returns the file or device of an End, or of the End below a slice; nil for another kind
+// of End.
 func fileOf(end End) *fileEnd {
 	if part, is := end.(slice); is {
 		end = part.End

@@ -16,7 +16,7 @@ const chunkBytes = 1 << 20
 // ChunkBytes is the transfer unit of a copy with a cap, and so the step of its progress.
 const ChunkBytes = chunkBytes
 
-// maxHoleBytes bounds a span that is a hole, so that a cancel takes effect.
+// maxHoleBytes bounds a span that is a hole, so that a cancel takes effect soon.
 const maxHoleBytes = 1 << 30
 
 // span is a range of an image: one chunk of data, a hole of whole chunks, or whole chunks that src

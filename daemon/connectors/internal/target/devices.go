@@ -75,7 +75,7 @@ func (d Devices) SizeBytes(device string) (int64, error) {
 // Holders returns the devices that the kernel has stacked on a device.
 func (d Devices) Holders(device string) ([]string, error) { return d.list(device, "holders") }
 
-// Slaves returns the devices beneath a device that the kernel has stacked.
+// Slaves returns the devices beneath a stacked device.
 func (d Devices) Slaves(device string) ([]string, error) { return d.list(device, "slaves") }
 
 func (d Devices) list(device, what string) (names []string, err error) {
