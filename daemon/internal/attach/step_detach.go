@@ -199,8 +199,8 @@ func (in *input) comesBack(dom *hv.Domain) error {
 	return nil
 }
 
-// comesBackAs makes the check of comesBack on a disk's full definition (XML). An empty definition
-// means no disk.
+// comesBackAs makes the check of comesBack on a disk's full definition. An empty definition means
+// no disk.
 func (e detachSteps) comesBackAs(in *input, definition string) error {
 	if definition == "" {
 		return nil

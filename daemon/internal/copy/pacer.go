@@ -338,8 +338,7 @@ func (p *GuestPacer) shrink(s strain, moved int64) {
 	}
 }
 
-// keepsShare handles a look at a suffering guest while the copy keeps its share of its speed. Hold
-// mu.
+// keepsShare handles a look at a suffering guest while the copy keeps its share of speed. Hold mu.
 func (p *GuestPacer) keepsShare(s strain, moved int64) {
 	p.state.Doing = PaceKeepsShare
 	p.atLeast += paceTick
