@@ -29,7 +29,7 @@ func Disk(t testing.TB, mib int) (dir string) {
 }
 
 // Fill writes a file at path until its filesystem has no room for another block, not for root
-// either.
+// either. ext4 frees the blocks of removed files only with a sync: these are filled, too.
 func Fill(t testing.TB, path string) {
 	t.Helper()
 	f, err := os.Create(path)
@@ -37,12 +37,27 @@ func Fill(t testing.TB, path string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }() // what it has is nothing to anybody
+	for written := true; written; {
+		if written, err = fill(f); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Syncfs(int(f.Fd())); err != nil && !errors.Is(err, unix.ENOSPC) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// fill writes to a file until there is no room, and reports whether there was any.
+func fill(f *os.File) (written bool, err error) {
 	for size := 1 << 20; size >= 512; {
 		switch _, err := f.Write(make([]byte, size)); {
 		case errors.Is(err, unix.ENOSPC):
 			size /= 2
 		case err != nil:
-			t.Fatal(err)
+			return written, err
+		default:
+			written = true
 		}
 	}
+	return written, nil
 }
