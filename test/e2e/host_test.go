@@ -122,6 +122,7 @@ func requireParallel(t *testing.T) {
 	lab.Require(t)
 	t.Parallel()
 	crash.LeftToAnotherSeed(t)
+	lab.NothingDenied(t)
 }
 
 // tempDirOf is a directory for a host of this test alone. Nothing in it is in use when the

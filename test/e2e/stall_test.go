@@ -23,10 +23,11 @@ const (
 	// stallMargin is how much later than the daemon's word on a moment the
 	// guest's next acknowledgement may come.
 	stallMargin = 300 * time.Millisecond
-	// worstStall is more than any stall may be (longestStall), also without hardware
-	// virtualisation. A tenth of it is the aim.
-	worstStall = 2 * time.Second
 )
+
+// worstStall is more than any stall may be (longestStall), also without hardware
+// virtualisation. A tenth of it is the aim.
+var worstStall = lab.Limit(2 * time.Second)
 
 // span is a time from one moment to another.
 type span struct{ from, to time.Time }

@@ -25,7 +25,8 @@ const virtlockdConf = "virtlockd.conf"
 // configFiles are the contents of the lab's /etc/libvirt. QEMU runs as on a host
 // with the packages' defaults: as an unprivileged user, to which libvirt gives the
 // images while a guest has them (dynamic ownership) and takes them back afterwards.
-// Only cgroups and security modules are left out, which a container may not have.
+// Only cgroups and security modules are left out, which a container may not have; a lab
+// that is Confined has both.
 var configFiles = map[string]string{
 	"libvirtd.conf": `unix_sock_group = "root"
 unix_sock_rw_perms = "0700"
@@ -53,6 +54,9 @@ func layOut(dir string) error {
 		return fmt.Errorf("lay out lab: %w", err)
 	}
 	for name, content := range configFiles {
+		if name == "qemu.conf" && Confined() {
+			continue // the one of the package says nothing
+		}
 		path := filepath.Join(dir, "etc", name)
 		if _, err := os.Stat(path); err == nil {
 			continue

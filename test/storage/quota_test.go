@@ -13,10 +13,9 @@ import (
 
 // Debian's kernel has quotas of users, groups and projects on ext4 and XFS.
 func TestQuotasAreReadOfTheKernel(t *testing.T) {
-	root, programs := vm.Root(t), t.TempDir()
+	machine, programs := vm.NewEmulated(t), t.TempDir()
 	build(t, "test", "-c", "-o", filepath.Join(programs, "quota.test"), "../../daemon/internal/quota")
-	err := vm.Run(t.Context(), t.TempDir(), vm.Config{
-		Root:    root,
+	err := machine.Run(t.Context(), t.TempDir(), vm.Config{
 		Shares:  []vm.Share{{Host: programs, Share: boot.Share{Tag: "programs", Path: "/programs"}}},
 		Env:     []string{"VOLFERRY_QUOTAS=require"},
 		Dir:     "/programs",

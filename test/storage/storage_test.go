@@ -40,7 +40,7 @@ func TestConnectorsKeepToTheProtocolUnderTheirUnit(t *testing.T) {
 func runTests(t *testing.T, names string, systemd bool, env ...string) {
 	t.Helper()
 	lab.Require(t)
-	root := vm.Root(t)
+	machine := vm.NewEmulated(t)
 	top, err := site.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -53,8 +53,7 @@ func runTests(t *testing.T, names string, systemd bool, env ...string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(disks) })
-	err = vm.Run(t.Context(), disks, vm.Config{
-		Root: root,
+	err = machine.Run(t.Context(), disks, vm.Config{
 		Shares: []vm.Share{
 			{Host: top, Share: boot.Share{Tag: "source", Path: "/source"}},
 			{Host: programs, Share: boot.Share{Tag: "programs", Path: "/programs"}},

@@ -4,16 +4,14 @@ package vm
 
 import "github.com/volferry/volferry/test/vm/boot"
 
-// Config says what a machine is and what it runs. The zero value of every field but Root
-// and Command is a good one.
+// Config says what a machine is and what it runs. The zero value of every field but
+// Command is a good one.
 type Config struct {
-	// Root is the file system of the machine, with a kernel and its modules (install.sh
-	// makes one). It is not written: what the machine writes is in its memory.
-	Root string
 	// Shares are directories of this host that the machine sees. It may write to those that
 	// say so, and what it writes to the others is in its memory.
 	Shares []Share
-	// DiskBytes are the sizes of its disks, vda, vdb and so on, which are empty.
+	// DiskBytes are the sizes of its disks, which are empty: vda, vdb and so on, or ubdb, ubdc and
+	// so on in a UserMode machine.
 	DiskBytes []int64
 	// MemoryMiB is 3 GiB if it is 0.
 	MemoryMiB int
@@ -22,7 +20,8 @@ type Config struct {
 	Env     []string
 	// Dir is where the command starts.
 	Dir string
-	// Systemd: systemd is process 1 and runs the command in a unit. Without it there is no systemd.
+	// Systemd: systemd is process 1 and runs the command in a unit. Without it there is no
+	// systemd, but in a UserMode machine, which always has it.
 	Systemd bool
 }
 

@@ -158,6 +158,9 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 	defer m.cancels.begin(id)()
 	// The cancel continues if the caller disconnects.
 	ctx = context.WithoutCancel(ctx)
+	if err := m.mayBringBack(ctx, id); err != nil {
+		return api.Migration{}, "", err
+	}
 	stopped := ""
 	for {
 		what, err := m.stopUncommitted(ctx, id)
@@ -178,6 +181,24 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 			return mig, opID, err
 		}
 	}
+}
+
+// mayBringBack refuses a cancel whose guest may not write to src, before the cancel is recorded and
+// before it stops a copy. It admits a cancel that has begun.
+func (m *Manager) mayBringBack(ctx context.Context, id string) error {
+	h, err := m.History.Load(ctx, id)
+	if err != nil {
+		return err
+	}
+	state, _ := h.State()
+	if h.Spec.LedByRegistry() || state == api.MigrationCancelling || !h.OnOverlay() {
+		return nil
+	}
+	err = m.env.Look.MayBringBack(ctx, &h.Spec)
+	if errors.Is(err, hv.ErrUnavailable) {
+		return nil // stopUncommitted has the refusal
+	}
+	return err
 }
 
 // startTakenBack returns the migration, and the op id of its start if a cancel has undone the

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -30,24 +32,76 @@ func saysHow(t *testing.T, refused *api.Error, path string) {
 	}
 }
 
+// isRefused requests a cancel, which must be refused without an op.
+func (d *daemon) isRefused(mig api.Migration) {
+	d.t.Helper()
+	_, opID, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
+	saysHow(d.t, api.AsError(err), srcPath)
+	if opID != "" {
+		d.t.Errorf("op %s was made", opID)
+	}
+	copyIt, completeIt, removeIt := strings.Index(err.Error(), "migration copy "+mig.ID), strings.Index(err.Error(), "migration complete "+mig.ID), strings.Index(err.Error(), "sed ")
+	if copyIt < 0 || completeIt < copyIt || removeIt < completeIt {
+		d.t.Errorf("%q does not first say how to complete the migration", err)
+	}
+	if calls := d.world.Calls(); slices.Contains(calls, "CommitActive") {
+		d.t.Errorf("the commit was begun: %v", calls)
+	}
+	d.onOverlay(mig)
+}
+
 func TestACancelThatAppArmorWouldDenyIsRefusedAndGoesOnWithoutTheRule(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()
 		d.world.DenyWrite(srcPath, rulesFile)
+		d.isRefused(mig)
+
+		d.world.DenyWrite(srcPath, "")
+		d.ends(mig, true)
+	})
+}
+
+func TestACancelThatAppArmorWouldDenyLeavesTheMoveToItsEnd(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.begin(d.world.To)
+		d.world.DenyWrite(srcPath, rulesFile)
+		d.isRefused(mig)
+		d.Restart()
+		_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
+		must(t, err)
+		mig = d.until(mig.ID, api.MigrationCopied)
+		d.isRefused(mig)
+		d.ends(mig, false)
+	})
+}
+
+func TestACancelThatAppArmorWouldDenyStopsNoCopy(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig, letGo := d.copying()
+		d.world.DenyWrite(srcPath, rulesFile)
+		d.isRefused(mig)
+		synctest.Wait()
+		if now := d.get(mig.ID); now.State != api.MigrationCopying || now.Error != nil {
+			t.Errorf("the migration is %s, %v; want that it copies", now.State, now.Error)
+		}
+		letGo()
+		d.ends(d.until(mig.ID, api.MigrationCopied), false)
+	})
+}
+
+// The rule is made between the call and the cancel's admission.
+func TestACancelThatIsDeniedAtItsAdmissionLeavesTheMoveToItsEnd(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.copied()
+		d.world.Inject(hvtest.Fault{Call: "WriteDeniedBy", Nth: 2, Do: func() { d.world.DenyWrite(srcPath, rulesFile) }})
 		call := d.call(mig.ID)
 		_, _, err := d.manager().Cancel(context.Background(), call)
 		must(t, err)
 		saysHow(t, d.ended(call.OpID), srcPath)
-		if calls := d.world.Calls(); slices.Contains(calls, "CommitActive") {
-			t.Errorf("the commit was begun: %v", calls)
+		if now := d.get(mig.ID); now.State != api.MigrationCopied {
+			t.Errorf("the migration is %s, want copied", now.State)
 		}
-		d.onOverlay(mig)
-
-		d.world.DenyWrite(srcPath, "")
-		_, _, err = d.manager().Cancel(context.Background(), d.call(mig.ID))
-		must(t, err)
-		d.until(mig.ID, api.MigrationCancelled)
-		d.stayed()
+		d.ends(mig, false)
 	})
 }
 

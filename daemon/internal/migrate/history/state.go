@@ -127,11 +127,12 @@ func (h *Migration) stateOfSaved() (api.MigrationState, *api.Error) {
 	return After[last.Goal], nil
 }
 
-// refusedAtOnce reports whether the ith op, a cancel, was undone before any change because another
-// program had changed the disk. Such a cancel may be repeated.
+// refusedAtOnce reports whether the ith op, a cancel, was undone before any change, because another
+// program had changed the disk, or because the guest may not write to src. Such a cancel may be
+// repeated, and the migration may be completed.
 func (h *Migration) refusedAtOnce(i int) bool {
 	o := &h.Ops[i]
-	return o.failedWith(api.CodeChainChanged) && !plans.CancelAdmitted(&o.Status)
+	return (o.failedWith(api.CodeChainChanged) || o.failedWith(api.CodePermissionDenied)) && !plans.CancelAdmitted(&o.Status)
 }
 
 // IsOver reports whether this host has finished a migration: a move that the registry leads is

@@ -5,6 +5,7 @@ package look
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -104,6 +105,19 @@ func (e *Env) mayOpen(s *move.Spec, user hv.ProcessUser, path string) error {
 // writing to the image, whatever the image's rights are. doing names the action. If the rules are
 // unknown it allows the action: a denied job ends before it writes.
 func (e *Env) NotDenied(ctx context.Context, s *move.Spec, path, doing string) error {
+	return e.notDenied(ctx, s, path, doing, "")
+}
+
+// MayBringBack is NotDenied for src and a cancel. Its refusal begins with the commands that
+// complete the migration, since these write to dst.
+func (e *Env) MayBringBack(ctx context.Context, s *move.Spec) error {
+	mig := api.Migration{ID: s.MigrationID, DstAttachmentID: s.DstAttachmentID}
+	instead := fmt.Sprintf("the migration can go on, which writes to another image: `%s`, then `%s`; or ", mig.CopyCommand(), mig.CompleteCommand())
+	return e.notDenied(ctx, s, s.Src.Path, "cancel migration "+s.MigrationID, instead)
+}
+
+// notDenied is NotDenied with a refusal that first says what to do instead.
+func (e *Env) notDenied(ctx context.Context, s *move.Spec, path, doing, instead string) error {
 	if !s.Attached() || !medium.Of(path).Path {
 		return nil // the rules are about files
 	}
@@ -119,6 +133,6 @@ func (e *Env) NotDenied(ctx context.Context, s *move.Spec, path, doing string) e
 	}
 	return api.Errorf(api.CodePermissionDenied,
 		"cannot %s: AppArmor denies instance %s to write to %s, by a rule that libvirt made while that was below the overlay of a migration; "+
-			"remove it (sed -i '\\|deny \"%[3]s\" w,|d' %[4]s) and try again, libvirt reads the rules anew for each job; or stop the instance first",
-		doing, s.InstanceName, rule.Path, rule.File).With("path", rule.Path).With("file", rule.File)
+			"%sremove the rule (sed -i '\\|deny \"%[3]s\" w,|d' %[5]s) and try again, libvirt reads the rules anew for each job; or stop the instance first",
+		doing, s.InstanceName, rule.Path, instead, rule.File).With("path", rule.Path).With("file", rule.File)
 }

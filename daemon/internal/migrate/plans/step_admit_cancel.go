@@ -68,7 +68,7 @@ func (e *Env) mayBringBack(ctx context.Context, s *move.Spec, opID string) error
 	if disk.Active && disk.Live != move.OnOverlay || !disk.Active && disk.Config != move.OnOverlay {
 		return look.ChainChanged(s, disk)
 	}
-	if err := e.Look.NotDenied(ctx, s, s.Src.Path, "cancel migration "+s.MigrationID); err != nil {
+	if err := e.Look.MayBringBack(ctx, s); err != nil {
 		return e.Move.HVError(err)
 	}
 	return e.Seal.SealedUnlessCommitted(ctx, s, disk, opID)

@@ -1,0 +1,13 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs on a machine of test/vm: makes it a hypervisor with the package of volferryd, and becomes a command.
+# The machine's own daemon and libvirtd do nothing here.
+
+set -eu
+
+modprobe -a loop fuse
+dpkg --install /source/dist/volferryd_*.deb
+systemctl stop volferryd.socket volferryd-metrics.socket volferryd.service
+systemctl stop 'libvirtd*' 'virtlogd*' 'virtlockd*'
+exec "$@"

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// confinedVariable is set on a machine where the kernel confines guests.
+const confinedVariable = "VOLFERRY_LAB_CONFINED"
+
+// Confined reports whether the kernel of this machine confines guests. libvirtd then runs as its
+// package has it.
+func Confined() bool { return os.Getenv(confinedVariable) != "" }
+
+// NothingDenied fails the test if the kernel's security module denies something to any program
+// before the test ends. It does nothing in a lab that is not Confined.
+func NothingDenied(tb testing.TB) {
+	tb.Helper()
+	if !Confined() {
+		return
+	}
+	log, err := openKernelLog()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		defer log.close()
+		denials, err := log.denials()
+		if err != nil {
+			tb.Error(err)
+		}
+		if len(denials) > 0 {
+			tb.Errorf("the kernel has denied:\n%s", strings.Join(denials, "\n"))
+		}
+	})
+}
+
+// kernelLog is the kernel's log from some time on.
+type kernelLog struct{ fd int }
+
+// openKernelLog opens the log at its end.
+func openKernelLog() (*kernelLog, error) {
+	const path = "/dev/kmsg"
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	if _, err := unix.Seek(fd, 0, unix.SEEK_END); err != nil {
+		return nil, errors.Join(fmt.Errorf("find the end of %s: %w", path, err), unix.Close(fd))
+	}
+	return &kernelLog{fd}, nil
+}
+
+func (l *kernelLog) close() { _ = unix.Close(l.fd) } // it was only read
+
+// denials are the lines about what AppArmor or SELinux has denied, since the log was opened or
+// this was called last. It fails if the kernel has dropped lines since.
+func (l *kernelLog) denials() ([]string, error) {
+	var denials []string
+	buffer := make([]byte, 8<<10) // a record of the kernel is not larger
+	for {
+		n, err := unix.Read(l.fd, buffer)
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return denials, nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return denials, fmt.Errorf("read the kernel's log: %w", err)
+		}
+		_, text, _ := strings.Cut(string(buffer[:n]), ";")
+		line, _, _ := strings.Cut(text, "\n")
+		if strings.Contains(line, `apparmor="DENIED"`) || strings.Contains(line, "avc:  denied") {
+			denials = append(denials, line)
+		}
+	}
+}
