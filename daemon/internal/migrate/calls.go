@@ -183,8 +183,8 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 	}
 }
 
-// mayBringBack refuses a cancel whose guest may not write to src, before the cancel is recorded and
-// before it stops a copy. It admits a cancel that has begun.
+// mayBringBack refuses a cancel if the guest may not write to src, before the cancel is recorded
+// and before it stops a copy. It admits a cancel that has begun.
 func (m *Manager) mayBringBack(ctx context.Context, id string) error {
 	h, err := m.History.Load(ctx, id)
 	if err != nil {
