@@ -54,8 +54,8 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-race test-simulation test-seeds test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-storage-all test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report house bench bench-engine bench-registry bench-growth \
-	packages lint-packages install clean litestream lab ceph machine vm clusterfs compiler chromium
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-race test-simulation test-seeds test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-confined test-hosts test-storage test-storage-all test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report house bench bench-engine bench-registry bench-growth \
+	packages lint-packages install clean litestream lab ceph machine vm usermode clusterfs compiler chromium
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -130,6 +130,10 @@ test-units: build lab packages machine ## The same with each volferryd under the
 test-releases: ## The same on Debian 13, and on Debian 12 with its backports: libvirt 11, QEMU 10 (root)
 	VOLFERRY_MACHINE_SUITE=trixie $(MAKE) test-units
 	VOLFERRY_MACHINE_SUITE=bookworm-backports $(MAKE) test-units
+
+# VOLFERRY_CONFINED_RUN is a pattern for the names of the tests; VOLFERRY_MACHINE_SUITE=trixie has Debian 13.
+test-confined: build lab packages usermode ## Tests of test/e2e under the unit where AppArmor or SELinux confines the guests, on machines of user-mode Linux (root)
+	$(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 0 ./test/confined
 
 # Of the tests on machines with the packages make test has the README's.
 test-hosts: build lab promtool packages machine ## Several hosts and a registry over TLS, with real guests, the packages on machines with systemd, and the pages of docs/ word for word (root)
@@ -251,6 +255,10 @@ litestream:
 # The root of virtual machines, made if missing.
 vm:
 	test/vm/install.sh
+
+# The kernel and the image of machines of user-mode Linux, made if missing.
+usermode:
+	test/vm/usermode/install.sh
 
 # What the nodes of a cluster filesystem are made of, made if missing.
 clusterfs:

@@ -125,7 +125,7 @@ func (l *Libvirtd) keepStatusInMemory() error {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
 		return fmt.Errorf("mount tmpfs for the status of guests: %w", err)
 	}
-	return nil
+	return labelLike(dir, "/run/libvirt/qemu")
 }
 
 // statusDir is where the libvirtd of the lab in dir keeps the status of its guests.

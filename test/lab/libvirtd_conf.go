@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,7 +47,7 @@ cgroup_controllers = []
 func layOut(dir string) error {
 	for _, d := range privateDirs {
 		// 0755: QEMU's user passes through.
-		if err := os.MkdirAll(filepath.Join(dir, d.name), 0o755); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, d.name), 0o755), labelLike(filepath.Join(dir, d.name), d.seenAt)); err != nil {
 			return fmt.Errorf("lay out lab: %w", err)
 		}
 	}

@@ -56,7 +56,7 @@ func (m *UserMode) Run(ctx context.Context, dir string, cfg Config, out io.Write
 	if err := os.Mkdir(command, 0o700); err != nil {
 		return fmt.Errorf("boot: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(command, "run"), []byte(commandScript(cfg)), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(command, "run"), []byte(m.commandScript(cfg)), 0o700); err != nil {
 		return fmt.Errorf("boot: %w", err)
 	}
 	disks, err := makeDisks(dir, cfg.DiskBytes)
@@ -73,7 +73,7 @@ func (m *UserMode) Run(ctx context.Context, dir string, cfg Config, out io.Write
 		// What the machine writes to its first disk is in a file of its own.
 		"ubd0=" + filepath.Join(dir, "written") + "," + filepath.Join(m.dir, "image"), "root=/dev/ubda", "rw",
 		"mem=" + strconv.Itoa(cfg.memoryMiB()) + "M", "umid=" + filepath.Base(dir),
-		"con0=null,fd:1", "con=null", "ssl=null", "console=tty0", "quiet", "systemd.show_status=0",
+		"log_buf_len=16M", "con0=null,fd:1", "con=null", "ssl=null", "console=tty0", "quiet", "systemd.show_status=0",
 		"command=" + command,
 	}
 	for i, disk := range disks {
@@ -83,7 +83,7 @@ func (m *UserMode) Run(ctx context.Context, dir string, cfg Config, out io.Write
 	case AppArmor:
 		args = append(args, "security=apparmor", "apparmor=1")
 	case SELinux:
-		args = append(args, "security=selinux", "selinux=1", "enforcing=1")
+		args = append(args, "security=selinux", "selinux=1", "enforcing=1", "audit_backlog_limit=8192")
 	}
 	cmd := exec.CommandContext(ctx, "sh", args...)
 	cmd.Env = append(os.Environ(), "TMPDIR=/dev/shm") // for the machine's memory
@@ -96,7 +96,11 @@ func (m *UserMode) Run(ctx context.Context, dir string, cfg Config, out io.Write
 }
 
 // commandScript is what a machine runs: it mounts the shares, and becomes the command.
-func commandScript(cfg Config) string {
+func (m *UserMode) commandScript(cfg Config) string {
+	options := ""
+	if m.security == SELinux {
+		options = ",context=system_u:object_r:bin_t:s0" // files of this host have no labels
+	}
 	lines := []string{"#!/bin/sh", "set -e", "modprobe overlay"}
 	for _, s := range cfg.Shares {
 		path, host := words(s.Path), words(s.Host)
@@ -110,7 +114,7 @@ func commandScript(cfg Config) string {
 			fmt.Sprintf("mount -r -t hostfs %s %s -o %s", s.Tag, lower, host),
 			fmt.Sprintf("mount -t tmpfs -o mode=755 tmpfs %s", upper),
 			fmt.Sprintf("mkdir %s/files %[1]s/work", upper),
-			fmt.Sprintf("mount -t overlay %s %s -o lowerdir=%s,upperdir=%s/files,workdir=%[4]s/work", s.Tag, path, lower, upper),
+			fmt.Sprintf("mount -t overlay %s %s -o lowerdir=%s,upperdir=%s/files,workdir=%[4]s/work%s", s.Tag, path, lower, upper, options),
 		)
 	}
 	if cfg.Dir != "" {

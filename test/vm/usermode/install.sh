@@ -47,9 +47,11 @@ finish() {
 		fstrim.timer man-db.timer logrotate.timer multipathd.service multipathd.socket open-iscsi.service nfs-server.service rpcbind.service rpcbind.socket
 
 	# Labels of SELinux, which a kernel without it ignores.
+	cp "$here/shares.cil" "$1/var/tmp/"
+	chroot "$1" semodule -N -s default -i /var/tmp/shares.cil
 	# shellcheck disable=SC2016 # the inner shell's
 	unshare --mount sh -euc 'mount -t proc proc "$1/proc"
-		chroot "$1" setfiles -F /etc/selinux/default/contexts/files/file_contexts /bin /etc /lib /sbin /usr /var /root' sh "$1"
+		chroot "$1" setfiles -F -e /proc -e /sys /etc/selinux/default/contexts/files/file_contexts /' sh "$1"
 
 	rm -f "$cache/image.new"
 	truncate -s 12G "$cache/image.new"
