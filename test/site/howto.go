@@ -207,8 +207,8 @@ var changing = []struct {
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "ID"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
-	{regexp.MustCompile(`-[0-9a-f]{8}\b`), "-ID"}, // in the names of images
-	{regexp.MustCompile(`\d+\.\d+\.\d+\+\S+`), "VERSION"},
+	{regexp.MustCompile(`-[0-9a-f]{8}\b`), "-ID"},                     // in the names of images
+	{regexp.MustCompile(`\b\d+\.\d+\.\d+((-dev)?\+\S+)?`), "VERSION"}, // a page names a release
 	{regexp.MustCompile(`\b(\d+(\.\d+)?(h|m|s|ms|us|µs|ns))+\b`), "DURATION"},
 }
 
