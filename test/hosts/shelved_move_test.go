@@ -40,6 +40,10 @@ func TestAShelvedInstanceComesBackFromWhereItsVolumesWereMoved(t *testing.T) {
 	}
 	ctl(t, admin, "volume", "which", data) // which fails where the witnesses disagree
 	restart(t, h2)
+	// A drain does not end well while it is not known what a host has in the pool.
+	if err := h1.StartDaemon(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if err := <-ended; err != nil {
 		t.Fatalf("the drain: %v", err)
 	}
