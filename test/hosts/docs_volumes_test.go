@@ -112,6 +112,7 @@ func (s *library) resizeAVolume(t *testing.T, p *page) {
 func (s *library) checkAHost(t *testing.T, p *page) {
 	p.does(t, "volferryctl doctor")
 	p.leaves(t, "volferryctl doctor --fix", "TestDoctorAndPurgeOnAHostWithThePackages breaks a host for it")
+	p.leaves(t, "volferryctl instance unpause NAME", "it is for a guest with a lease that another program left")
 }
 
 func (s *library) recover(t *testing.T, p *page) {
@@ -120,6 +121,7 @@ func (s *library) recover(t *testing.T, p *page) {
 	const lostHost = "it is for an overlay of a host that is lost; TestTheCopyThatIsKeptOfALostHostHoldsWhatIsPromised of test/e2e does it"
 	p.leaves(t, "stat -c", lostHost)
 	p.leaves(t, "qemu-img commit -d", lostHost)
+	p.leaves(t, "virsh suspend G", "it is for a guest with a snapshot; TestASnapshotOverTheOverlayIsMergedAsTheMessageSays of test/e2e does it")
 	p.leaves(t, "volferryctl instance repair", "it is for a definition that was put back; TestADefinitionThatWasPutBackInAMoveIsRepaired of test/e2e does it")
 	p.leaves(t, "qemu-img convert -n -f raw -O raw OLD_IMAGE", "it is for a guest that was started on the image that a move has left, and that is to stay on it")
 	p.leaves(t, "volferryctl volume adopt web-vda-old", "it is for a source that was written since; TestAWrittenSourceIsSaidUntilItIsAVolume of test/e2e adopts one")
