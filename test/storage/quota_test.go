@@ -9,12 +9,13 @@ import (
 
 	"github.com/volferry/volferry/test/vm"
 	"github.com/volferry/volferry/test/vm/boot"
+	"github.com/volferry/volferry/test/vm/suite"
 )
 
 // Debian's kernel has quotas of users, groups and projects on ext4 and XFS.
 func TestQuotasAreReadOfTheKernel(t *testing.T) {
 	machine, programs := vm.NewEmulated(t), t.TempDir()
-	build(t, "test", "-c", "-o", filepath.Join(programs, "quota.test"), "../../daemon/internal/quota")
+	suite.Build(t, "test", "-c", "-o", filepath.Join(programs, "quota.test"), "../../daemon/internal/quota")
 	err := machine.Run(t.Context(), t.TempDir(), vm.Config{
 		Shares:  []vm.Share{{Host: programs, Share: boot.Share{Tag: "programs", Path: "/programs"}}},
 		Env:     []string{"VOLFERRY_QUOTAS=require"},

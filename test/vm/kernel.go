@@ -13,8 +13,8 @@ import (
 // kernelOptions are what a machine's kernel is told. Of a processor that is emulated it does not
 // believe that the counters of its cores are in step, which they are: it would read the time from
 // a device, with an exit for each look at the clock. Debian's 6.1.192 takes what NVMe over TCP
-// sends to itself for memory that must not be sent (a BUG in usercopy_abort, called by nvmet_tcp),
-// and both ends stand still after that.
+// sends to itself for memory that must not be sent (a BUG in usercopy_abort, called by nvmet_tcp).
+// After the BUG neither end of the connection sends anything.
 const kernelOptions = "console=ttyS0 quiet panic=-1 tsc=reliable mitigations=off nvme_core.multipath=Y hardened_usercopy=off"
 
 // kernel is one that is installed in a root.

@@ -30,7 +30,7 @@ func muteMount(t *testing.T) (dir string) {
 		_ = server.Close()
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		t.Skipf("a mount needs CAP_SYS_ADMIN: %v", err)
+		t.Skipf("SKIPPED: a mount needs CAP_SYS_ADMIN: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package suite runs the tests of test/e2e in a virtual machine of package vm.
+package suite
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/site"
+	"github.com/volferry/volferry/test/vm"
+	"github.com/volferry/volferry/test/vm/boot"
+)
+
+// Config says which tests run, and where.
+type Config struct {
+	// Script is a program of the repository, by its path there. It prepares the machine and
+	// becomes the command in its arguments.
+	Script string
+	// Names is a pattern for the names of the tests.
+	Names string
+	// Env are more variables of the tests.
+	Env []string
+	// DiskBytes and Systemd go into vm.Config as they are.
+	DiskBytes []int64
+	Systemd   bool
+}
+
+// Run runs the tests in the machine, one after the other, and fails if one of them fails. The
+// machine has the repository at /source.
+func Run(t *testing.T, machine vm.Machine, cfg Config) {
+	t.Helper()
+	lab.Require(t)
+	top, err := site.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := t.TempDir()
+	Build(t, "test", "-c", "-o", filepath.Join(programs, "e2e.test"), "../e2e")
+	Build(t, "build", "-o", filepath.Join(programs, "guest"), "../lab/guest")
+	dir, err := os.MkdirTemp("", "vf-vm-") //nolint:usetesting // short, and large
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	args := []string{"-test.v", "-test.parallel", "1", "-test.timeout", "0", "-test.run", cfg.Names}
+	if testing.Short() {
+		args = append(args, "-test.short")
+	}
+	env := []string{"VOLFERRY_LAB=require", "VOLFERRY_LAB_CACHE=/source/.cache/lab", "VOLFERRY_LAB_GUEST=/programs/guest"}
+	err = machine.Run(t.Context(), dir, vm.Config{
+		Shares: []vm.Share{
+			{Host: top, Share: boot.Share{Tag: "source", Path: "/source"}},
+			{Host: programs, Share: boot.Share{Tag: "programs", Path: "/programs"}},
+		},
+		DiskBytes: cfg.DiskBytes,
+		Systemd:   cfg.Systemd,
+		Env:       slices.Concat(env, cfg.Env),
+		Dir:       "/source/test/e2e",
+		Command:   append([]string{filepath.Join("/source", cfg.Script), "/programs/e2e.test"}, args...),
+	}, os.Stdout)
+	if failed := (*vm.ExitError)(nil); errors.As(err, &failed) {
+		t.Fatalf("a test failed in the machine, or the machine could not be prepared: see above (%v)", failed)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Build runs go for a program without cgo.
+func Build(t *testing.T, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go %v: %v: %s", args, err, out)
+	}
+}
