@@ -69,8 +69,7 @@ func (h *Migration) standstill(o *Op) *api.Error {
 // Again returns the command that continues an op that waits for the operator. For a start it is a
 // cancel, which undoes or completes the start.
 func (h *Migration) Again(goal move.Goal) string {
-	s := &h.Spec
-	mig := api.Migration{ID: s.MigrationID, DstAttachmentID: s.DstAttachmentID}
+	mig := h.Spec.ForCommands()
 	switch goal {
 	case move.GoalComplete:
 		return mig.CompleteCommand()

@@ -111,7 +111,7 @@ func (e *Env) NotDenied(ctx context.Context, s *move.Spec, path, doing string) e
 // MayBringBack is NotDenied for src and a cancel. Its refusal begins with the commands that
 // complete the migration, since these do not write to src.
 func (e *Env) MayBringBack(ctx context.Context, s *move.Spec) error {
-	mig := api.Migration{ID: s.MigrationID, DstAttachmentID: s.DstAttachmentID}
+	mig := s.ForCommands()
 	instead := fmt.Sprintf("the migration can continue to dst: `%s`, then `%s`; or ", mig.CopyCommand(), mig.CompleteCommand())
 	return e.notDenied(ctx, s, s.Src.Path, "cancel migration "+s.MigrationID, instead)
 }

@@ -290,6 +290,11 @@ func (s *Spec) KeepsBase() bool { return s.Dst.IsLinkedClone() }
 // before the pivot.
 func (s *Spec) Background() bool { return s.KeepsBase() }
 
+// ForCommands returns the migration with its ids alone. Package api makes commands of the ids.
+func (s *Spec) ForCommands() api.Migration {
+	return api.Migration{ID: s.MigrationID, DstAttachmentID: s.DstAttachmentID}
+}
+
 // Attached reports whether an instance of this host has the volume.
 func (s *Spec) Attached() bool { return s.InstanceID != "" }
 
