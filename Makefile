@@ -29,7 +29,7 @@ LINT_VERSION := 2.15.0
 # Packages whose tests start a real libvirtd. Everything else but the
 # end-to-end tests is a unit test.
 REAL_LIBVIRT := ./daemon/internal/libvirt ./test/lab/...
-NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt$$|(test/lab|test/machine|test/e2e|test/hosts|test/storage|test/power|test/units|test/registry|test/web|test/demo|test/bench/data)(/|$$))
+NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt$$|(test/lab|test/machine|test/e2e|test/hosts|test/storage|test/confined|test/power|test/units|test/registry|test/web|test/demo|test/bench/data)(/|$$))
 
 # Packages with simulations. make test runs some of their trials (-short); make
 # test-simulation runs all of them.
@@ -49,7 +49,7 @@ UNIT       = $(LONG_UNIT) $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)' | grep -
 # compiled once more for it; make test-race has it for all.
 RACED := ./daemon/internal/op ./daemon/internal/request ./daemon/internal/uplink ./daemon/internal/hv/...
 
-SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/lab/install.sh test/machine/install.sh test/machine/docs.sh test/vm/install.sh test/clusterfs/install.sh test/storage/devices.sh packaging/libvirt-hook/volferry-guard \
+SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/lab/install.sh test/machine/install.sh test/machine/docs.sh test/vm/install.sh test/vm/usermode/install.sh test/confined/host.sh test/clusterfs/install.sh test/storage/devices.sh packaging/libvirt-hook/volferry-guard \
 	packaging/build.sh packaging/scripts/postinst.sh packaging/scripts/prerm.sh packaging/scripts/postrm.sh
 
 .DEFAULT_GOAL := help
