@@ -196,6 +196,9 @@ func (m *Manager) decideDetach(ctx context.Context, f found, force bool) (input,
 	if err := in.onItsImage(in.cannotDetach(), v); err != nil {
 		return in, err
 	}
+	if err := m.env.cancelsStayPossible(ctx, &in, v); err != nil {
+		return in, err
+	}
 	if err := in.comesBack(dom); err != nil {
 		return in, err
 	}

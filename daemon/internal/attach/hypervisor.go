@@ -27,4 +27,5 @@ type Disks interface {
 type Processes interface {
 	hv.QEMUUsers
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
+	DeniesBelow(ctx context.Context, id string) (bool, error)
 }

@@ -302,6 +302,26 @@ func TestADetachThatCouldNotStoreWhatTheGuestWroteSaysSoInTheAuditTrail(t *testi
 	}, hv.StateRunning)
 }
 
+// Only rules of a running guest that libvirt confines may keep another disk's migration from its
+// cancel.
+func TestADetachWhileAnotherDiskMoves(t *testing.T) {
+	for _, c := range []struct {
+		state    hv.State
+		confined bool
+	}{{hv.StateRunning, false}, {hv.StateStopped, true}} {
+		inBubble(t, func(t *testing.T, d *daemon) {
+			w := d.world
+			w.attached(t, testAtt, web)
+			w.migrations.open = []api.Migration{{ID: "m", VolumeID: otherAtt, InstanceID: web}}
+			if c.confined {
+				w.Confine("/etc/apparmor.d/libvirt/libvirt-x.files")
+			}
+			_, err := d.detach("d", web)
+			must(t, err)
+		}, c.state)
+	}
+}
+
 func TestADetachGoesOnWhileTheRegistryIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world

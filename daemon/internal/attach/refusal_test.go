@@ -93,6 +93,10 @@ func TestDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		"migration by the journal": {state: hv.StateRunning, change: func(_ *testing.T, w *world) {
 			w.migrations.open = []api.Migration{{ID: "m", VolumeID: testVolume}}
 		}, want: api.CodeMigrationActive},
+		"migration of another disk of a confined guest": {state: hv.StateRunning, change: func(_ *testing.T, w *world) {
+			w.Confine("/etc/apparmor.d/libvirt/libvirt-x.files")
+			w.migrations.open = []api.Migration{{ID: "m", VolumeID: otherAtt, InstanceID: web}}
+		}, want: api.CodeInstanceBusy},
 		"migration by the registry": {state: hv.StateRunning, change: func(_ *testing.T, w *world) { w.registry.vol.MigrationID = "m" }, want: api.CodeMigrationActive},
 		"saved":                     {state: hv.StateRunning, change: func(t *testing.T, w *world) { must(t, w.Save(web)) }, want: api.CodeStateForbidden},
 		"moved to another host":     {state: hv.StateRunning, change: func(t *testing.T, w *world) { must(t, w.MoveAway(web)) }, want: api.CodeStateForbidden},

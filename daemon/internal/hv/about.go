@@ -40,6 +40,10 @@ type About struct {
 	Process *DaemonProcess
 }
 
+// DeniesBelow reports whether libvirt's rules for AppArmor deny a guest writes to the images below
+// its overlays, if libvirt makes the rules while the overlays are there (Processes.DeniesBelow).
+func DeniesBelow(libvirt Version) bool { return libvirt.Before(Version{Major: 12, Minor: 1}) }
+
 // DaemonProcess is the process of libvirt that starts domains.
 type DaemonProcess struct {
 	// ID differs from the ID of every other process that ran on this host.

@@ -79,6 +79,10 @@ type Processes interface {
 	// image at path, even if another rule allows it, or nil. No job can write there. It returns
 	// ErrNoProcess as OpenFiles does.
 	WriteDeniedBy(ctx context.Context, id, path string) (*Rule, error)
+	// DeniesBelow reports whether the hypervisor makes such rules for the images below the overlays
+	// of an active domain when a block job of the domain ends, or when a disk leaves it. It returns
+	// ErrNoProcess as OpenFiles does.
+	DeniesBelow(ctx context.Context, id string) (bool, error)
 	// QEMUUser returns the user of a domain's process, present or future. An empty id means a
 	// domain that names no user. It returns ErrUnsupported if QEMU has no user of its own.
 	QEMUUser(ctx context.Context, id string) (ProcessUser, error)

@@ -34,11 +34,9 @@ func (h *host) readAbout(ctx context.Context, about *hv.About) error {
 	if err != nil {
 		return err
 	}
-	version, err := call(ctx, s, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetLibVersion() })
-	if err != nil {
+	if about.Libvirt, err = h.connection.libraryVersion(ctx); err != nil {
 		return err
 	}
-	about.Libvirt = hv.VersionOf(version)
 	qemu, err := call(ctx, s, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetVersion() })
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
@@ -62,6 +60,16 @@ func (h *host) readAbout(ctx context.Context, about *hv.About) error {
 	}
 	about.Process = h.daemonProcess(ctx)
 	return nil
+}
+
+// libraryVersion returns the version of the libvirt that answers.
+func (c *connection) libraryVersion(ctx context.Context) (hv.Version, error) {
+	s, err := c.reads()
+	if err != nil {
+		return hv.Version{}, err
+	}
+	version, err := call(ctx, s, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetLibVersion() })
+	return hv.VersionOf(version), err
 }
 
 func modelsInCapabilities(caps string) ([]string, error) {

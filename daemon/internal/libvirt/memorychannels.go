@@ -44,12 +44,8 @@ func (m *memory) saveChannels(ctx context.Context, id string, past golibvirt.Dom
 
 // restoreChannels returns how many channels can read RAM that channels wrote; 0 means none.
 func (m *memory) restoreChannels(ctx context.Context) (int, error) {
-	s, err := m.connection.reads()
-	if err != nil {
-		return 0, err
-	}
-	version, err := call(ctx, s, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetLibVersion() })
-	if err != nil || hv.VersionOf(version).Before(libvirtWithChannels) {
+	version, err := m.connection.libraryVersion(ctx)
+	if err != nil || version.Before(libvirtWithChannels) {
 		return 0, err
 	}
 	return min(runtime.NumCPU(), maxChannels), nil

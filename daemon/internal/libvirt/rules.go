@@ -17,6 +17,11 @@ import (
 // with a second file of rules. It is a variable for the tests.
 var rulesDir = "/etc/apparmor.d/libvirt"
 
+// rulesFile is libvirt's file of rules for a profile, which exists if the profile is libvirt's.
+func rulesFile(profile string) string {
+	return filepath.Join(rulesDir, filepath.Base(profile)+".files")
+}
+
 // WriteDeniedBy implements hv.Hypervisor. It reads from the kernel which profile confines the
 // process, and then libvirt's rules of that profile. libvirt (before 12.1.0) writes all rules at a
 // start, or when something is removed from the guest, with a "deny" rule for writes to each image
@@ -42,7 +47,7 @@ func (ps *guestProcesses) writeDeniedBy(ctx context.Context, id, path string) (*
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(rulesDir, filepath.Base(about.Profile)+".files")
+	file := rulesFile(about.Profile)
 	rules, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil // the profile is not libvirt's
@@ -56,4 +61,28 @@ func (ps *guestProcesses) writeDeniedBy(ctx context.Context, id, path string) (*
 		}
 	}
 	return nil, nil
+}
+
+// DeniesBelow implements hv.Hypervisor.
+func (ps *guestProcesses) DeniesBelow(ctx context.Context, id string) (bool, error) {
+	denies, err := ps.deniesBelow(ctx, strings.ToLower(id))
+	if err != nil {
+		return false, fmt.Errorf("read which rules libvirt makes for domain %s: %w", id, err)
+	}
+	return denies, nil
+}
+
+func (ps *guestProcesses) deniesBelow(ctx context.Context, id string) (bool, error) {
+	_, about, err := ps.onlyProcess(ctx, id)
+	if err != nil || about.Profile == "" {
+		return false, err
+	}
+	if _, err := os.Stat(rulesFile(about.Profile)); err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return false, nil // the profile is not libvirt's
+		}
+		return false, err
+	}
+	version, err := ps.connection.libraryVersion(ctx)
+	return hv.DeniesBelow(version), err
 }

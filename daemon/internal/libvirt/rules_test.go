@@ -71,6 +71,21 @@ func TestARuleThatDeniesWinsOverThoseThatAJobGets(t *testing.T) {
 	}
 }
 
+// Only libvirt's own profiles follow its rules, so for another one it is not asked.
+func TestOtherProfilesDenyNothingBelowAnOverlay(t *testing.T) {
+	for label, asked := range map[string]bool{
+		"unconfined\n": false, "qemu-of-mine (enforce)\n": false, profileName + " (complain)\n": false, profileName + " (enforce)\n": true,
+	} {
+		fakeProc(t)
+		fakeProcess(t, 42, qemuUID, qemuExe, nil)
+		confine(t, "42", label, "")
+		denies, err := connOfQEMU().DeniesBelow(t.Context(), openFilesID)
+		if denies || errors.Is(err, hv.ErrUnavailable) != asked || err != nil && !asked {
+			t.Errorf("%q: %t, %v; want that libvirt is asked its version: %t", label, denies, err, asked)
+		}
+	}
+}
+
 func TestWithoutASecurityModuleNothingIsDenied(t *testing.T) {
 	fakeProc(t)
 	fakeProcess(t, 42, qemuUID, qemuExe, nil)

@@ -34,7 +34,7 @@ func (d *daemon) rejoined() {
 // changes returns the calls of libvirt since the nth that change something.
 func (d *daemon) changes(since int) []string {
 	return slices.DeleteFunc(d.world.Calls()[since:], func(call string) bool {
-		return slices.Contains([]string{"Domain", "About", "CanSwitch", "RunState", "Domains", "Job", "Pools", "OpenFiles", "QEMUUser", "WriteDeniedBy", "DiskStats", "LookupVolume"}, call)
+		return slices.Contains([]string{"Domain", "About", "CanSwitch", "RunState", "Domains", "Job", "Pools", "OpenFiles", "QEMUUser", "WriteDeniedBy", "DeniesBelow", "DiskStats", "LookupVolume"}, call)
 	})
 }
 

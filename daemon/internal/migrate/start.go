@@ -69,7 +69,17 @@ func (m *Manager) specFor(ctx context.Context, req StartRequest) (*move.Spec, er
 		return nil, err
 	}
 	spec.Composite = req.Composite
-	return spec, checkByHand(spec, req)
+	if err := checkByHand(spec, req); err != nil {
+		return nil, err
+	}
+	if !spec.Attached() {
+		return spec, nil
+	}
+	alone := request.OneMoveAtATime{Migrations: m, Processes: m.ports.HV}
+	return spec, alone.Check(ctx, request.DiskChange{
+		InstanceID: spec.InstanceID, InstanceName: spec.InstanceName,
+		Cannot: "cannot migrate volume " + spec.VolumeName, Prevents: "the end of one move would prevent a cancel of the other",
+	})
 }
 
 // noOther refuses a second migration of a volume early; the registry decides when it grants the

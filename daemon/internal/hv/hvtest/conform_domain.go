@@ -69,6 +69,9 @@ func testStates(t *testing.T, b *bench) {
 	if run == 0 || d.Run == 0 || d.Run == run {
 		t.Errorf("the process was %d, and after another start it is %d", run, d.Run)
 	}
+	if denies, err := b.hv.DeniesBelow(t.Context(), id); denies || err != nil {
+		t.Errorf("DeniesBelow of a domain that no security module confines = %t, %v", denies, err)
+	}
 	if again := b.process(t, id, "vda"); again.ID == first.ID || again.ID != b.process(t, id, "vda").ID {
 		t.Errorf("the process was %q, and after another start it is %q", first.ID, again.ID)
 	}
@@ -151,6 +154,7 @@ func testNotActive(t *testing.T, b *bench) {
 	_, noFiles := b.hv.OpenFiles(ctx, id, src.Path)
 	_, noVersion := b.hv.QEMUVersion(ctx, id)
 	_, noRule := b.hv.WriteDeniedBy(ctx, id, src.Path)
+	_, noRules := b.hv.DeniesBelow(ctx, id)
 	for call, err := range map[string]error{
 		"Suspend":         b.hv.Suspend(ctx, id),
 		"Resume":          b.hv.Resume(ctx, id),
@@ -169,6 +173,7 @@ func testNotActive(t *testing.T, b *bench) {
 		"Process":         noProcess,
 		"QEMUVersion":     noVersion,
 		"WriteDeniedBy":   noRule,
+		"DeniesBelow":     noRules,
 	} {
 		if !errors.Is(err, hv.ErrNotActive) {
 			t.Errorf("%s = %v, want ErrNotActive", call, err)

@@ -42,6 +42,7 @@ type Fake struct {
 	about      hv.About
 	nvram      map[string][]byte // files, which outlive their domains
 	denied     map[string]string // files of the rules that deny writes, by image path
+	confined   string            // the file of the rules that Confine has asked for
 	unreadable map[string]error
 	// targets are the volumes of storage targets, by path; connected volumes are also among the
 	// images.
@@ -68,17 +69,19 @@ type domain struct {
 	saved     []hv.Disk
 	acked     map[string]map[int64]uint64
 	// beganOn are the images in the process's start arguments, plugged the disks attached later.
-	beganOn   []string
-	plugged   map[string]bool
-	bitmaps   map[string][]*bitmap
-	saving    bool
-	qemu      hv.Version
-	stats     map[string]*hv.DiskStats
-	limits    map[string]int64
-	ownLimits map[string]int64
-	sizes     map[string]int64
-	shown     hv.State
-	byUser    bool
+	beganOn []string
+	plugged map[string]bool
+	// deniedBelow are the images that the rules deny to the process, if Confine was called.
+	deniedBelow map[string]bool
+	bitmaps     map[string][]*bitmap
+	saving      bool
+	qemu        hv.Version
+	stats       map[string]*hv.DiskStats
+	limits      map[string]int64
+	ownLimits   map[string]int64
+	sizes       map[string]int64
+	shown       hv.State
+	byUser      bool
 	// leaving are the live disks with an unanswered request to release them.
 	unplug       Unplug
 	leaving      map[string]bool

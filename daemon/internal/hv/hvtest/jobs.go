@@ -33,7 +33,7 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 		if err != nil {
 			return err
 		}
-		if err := cmp.Or(dom.mayBeginJob(target), f.mayWrite(dst.Path)); err != nil {
+		if err := cmp.Or(dom.mayBeginJob(target), f.mayWrite(dom, dst.Path)); err != nil {
 			return err
 		}
 		if to.format != dst.Format {
@@ -100,7 +100,7 @@ func (f *Fake) CommitActive(ctx context.Context, id, target string, bytesPerSeco
 		if _, err := f.open(disk.Chain[1].Path); err != nil {
 			return err
 		}
-		if err := f.mayWrite(disk.Chain[1].Path); err != nil {
+		if err := f.mayWrite(dom, disk.Chain[1].Path); err != nil {
 			return err
 		}
 		j := &job{
@@ -370,6 +370,9 @@ func (f *Fake) copyDirty(disk *hv.Disk, j *job, blocks int) error {
 }
 
 func (f *Fake) jobEvent(dom *domain, disk *hv.Disk, detail string) {
+	if detail != "ready" {
+		f.makeRules(dom)
+	}
 	f.feed.Publish(hv.Event{Kind: hv.EventBlockJob, DomainID: dom.ID, Path: disk.Top().Path, Detail: detail})
 }
 

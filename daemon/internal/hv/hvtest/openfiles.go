@@ -92,35 +92,6 @@ func (f *Fake) QEMUVersion(ctx context.Context, id string) (v hv.Version, err er
 	return v, err
 }
 
-// WriteDeniedBy implements hv.Hypervisor with the rules of DenyWrite.
-func (f *Fake) WriteDeniedBy(ctx context.Context, id, path string) (rule *hv.Rule, err error) {
-	err = f.call(ctx, "WriteDeniedBy", func() error {
-		if dom := f.domains[id]; dom == nil || !dom.State.Active() {
-			return hv.ErrNotActive
-		}
-		if file := f.denied[path]; file != "" {
-			rule = &hv.Rule{File: file, Path: path}
-		}
-		return nil
-	})
-	return rule, err
-}
-
-// DenyWrite adds a rule in a file that denies writes to the image at path to every domain's new
-// jobs. Nothing removes the rule.
-func (f *Fake) DenyWrite(path, file string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.denied[path] = file
-}
-
-func (f *Fake) mayWrite(path string) error {
-	if f.denied[path] != "" {
-		return fmt.Errorf("could not reopen file %s: Permission denied", path)
-	}
-	return nil
-}
-
 // QEMUUser implements hv.Hypervisor: the fake runs as root.
 func (f *Fake) QEMUUser(ctx context.Context, id string) (hv.ProcessUser, error) {
 	return hv.ProcessUser{}, f.call(ctx, "QEMUUser", func() error {

@@ -62,6 +62,7 @@ func (f *Fake) run(dom *domain, disks []hv.Disk) (err error) {
 	}
 	dom.Live, dom.State, dom.PauseReason = disks, hv.StateRunning, ""
 	dom.qemu = f.about.QEMU
+	f.makeRules(dom)
 	f.runs++
 	dom.Run, dom.Booted = f.runs, true
 	dom.ownLimits = make(map[string]int64)

@@ -84,5 +84,6 @@ func (f *Fake) release(dom *domain, target string) {
 	delete(dom.limits, target)
 	delete(dom.ownLimits, target)
 	dom.forget()
+	f.makeRules(dom)
 	f.feed.Publish(hv.Event{Kind: hv.EventDeviceRemoved, DomainID: dom.ID})
 }

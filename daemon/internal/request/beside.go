@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package request
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/shell"
+)
+
+// OneMoveAtATime finds the migrations of guests that libvirt confines by rules with a fault: a
+// change of the guest's disks makes the cancel of each of its open migrations impossible.
+type OneMoveAtATime struct {
+	// Migrations lists this host's migrations as migrate.Manager does.
+	Migrations interface {
+		List(ctx context.Context, all bool) ([]api.Migration, error)
+	}
+	Processes interface {
+		DeniesBelow(ctx context.Context, id string) (bool, error)
+	}
+}
+
+// DiskChange is an action on a disk of a guest. Cannot begins its refusal, and Prevents says what
+// would make a cancel impossible.
+type DiskChange struct{ InstanceID, InstanceName, Cannot, Prevents string }
+
+// Check refuses an action that would make the cancel of an open migration of the instance
+// impossible. An unknown confinement refuses nothing.
+func (o OneMoveAtATime) Check(ctx context.Context, c DiskChange) error {
+	open, err := o.Migrations.List(ctx, false)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(open, func(m api.Migration) bool { return m.InstanceID == c.InstanceID })
+	if i < 0 {
+		return nil
+	}
+	denies, err := o.Processes.DeniesBelow(ctx, c.InstanceID)
+	if errors.Is(err, hv.ErrUnavailable) {
+		return NoHypervisor(err)
+	}
+	if err != nil || !denies {
+		return nil //nolint:nilerr // no data is at risk: such a cancel is refused, and the move can be completed
+	}
+	m := &open[i]
+	return api.Errorf(api.CodeInstanceBusy,
+		"%s: AppArmor confines instance %s, and migration %s moves its volume %s; with libvirt before 12.1.0 %s; try again after the migration has ended: `%s`",
+		c.Cannot, c.InstanceName, m.ID, m.VolumeName, c.Prevents, shell.Line("volferryctl", "migration", "watch", m.ID)).With("migration_id", m.ID)
+}
