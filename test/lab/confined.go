@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +23,14 @@ const confinedVariable = "VOLFERRY_LAB_CONFINED"
 // Confined reports whether the kernel of this machine confines guests. libvirtd then runs as its
 // package has it.
 func Confined() bool { return os.Getenv(confinedVariable) != "" }
+
+// RequireAppArmor skips the test unless AppArmor confines the guests of this machine.
+func RequireAppArmor(tb testing.TB) {
+	tb.Helper()
+	if os.Getenv(confinedVariable) != "apparmor" {
+		tb.Skip("SKIPPED: AppArmor does not confine the guests here; make test-confined makes such a machine")
+	}
+}
 
 // labelLike gives a directory, with all in it, the label of SELinux that another directory has.
 // Files that are made there later get the label, too.
@@ -71,6 +81,34 @@ func NothingDenied(tb testing.TB) {
 	})
 }
 
+// controlProgram is the name of a program that tries on purpose what is denied.
+const controlProgram = "denied-control"
+
+// DeniedTo reads a file as a process with an AppArmor profile would, which must fail, and returns
+// what the kernel logs of it. NothingDenied does not count it.
+func DeniedTo(tb testing.TB, profile, path string) []string {
+	tb.Helper()
+	log, err := openKernelLog()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer log.close()
+	program := filepath.Join(tb.TempDir(), controlProgram)
+	if err := os.Symlink("/bin/cat", program); err != nil {
+		tb.Fatal(err)
+	}
+	if out, err := exec.CommandContext(tb.Context(), "aa-exec", "-p", profile, "--", program, path).CombinedOutput(); err == nil {
+		tb.Fatalf("a process with the profile %s reads %s: %s", profile, path, out)
+	}
+	lines, err := log.lines()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return slices.DeleteFunc(lines, func(line string) bool {
+		return !isDenial(line) || !strings.Contains(line, controlProgram) || !strings.Contains(line, path)
+	})
+}
+
 // kernelLog is the kernel's log from some time on.
 type kernelLog struct{ fd int }
 
@@ -89,26 +127,33 @@ func openKernelLog() (*kernelLog, error) {
 
 func (l *kernelLog) close() { _ = unix.Close(l.fd) } // it was only read
 
-// denials are the lines about what AppArmor or SELinux has denied, since the log was opened or
-// this was called last. It fails if the kernel has dropped lines since.
+// denials are the lines about what AppArmor or SELinux has denied, not on purpose, since the log was
+// opened or read last.
 func (l *kernelLog) denials() ([]string, error) {
-	var denials []string
+	lines, err := l.lines()
+	return slices.DeleteFunc(lines, func(line string) bool {
+		return !isDenial(line) || strings.Contains(line, `comm="`+controlProgram+`"`)
+	}), err
+}
+
+// lines are the lines since the log was opened or read last. It fails if the kernel has dropped
+// lines since.
+func (l *kernelLog) lines() ([]string, error) {
+	var lines []string
 	buffer := make([]byte, 8<<10) // a record of the kernel is not larger
 	for {
 		n, err := unix.Read(l.fd, buffer)
 		switch {
 		case errors.Is(err, unix.EAGAIN):
-			return denials, nil
+			return lines, nil
 		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
-			return denials, fmt.Errorf("read the kernel's log: %w", err)
+			return lines, fmt.Errorf("read the kernel's log: %w", err)
 		}
 		_, text, _ := strings.Cut(string(buffer[:n]), ";")
 		line, _, _ := strings.Cut(text, "\n")
-		if isDenial(line) {
-			denials = append(denials, line)
-		}
+		lines = append(lines, line)
 	}
 }
 
