@@ -157,6 +157,9 @@ func (d *Doctor) security(ctx context.Context, about hv.About) []api.Check {
 	} else {
 		out = append(out, ok(name, "libvirt confines QEMU with "+strings.Join(about.SecurityModels, ", ")))
 	}
+	if slices.ContainsFunc(about.SecurityModels, func(model string) bool { return model != "dac" }) {
+		out = append(out, d.confinements(ctx)...)
+	}
 	if !about.GivesImages {
 		out = append(out, api.Check{
 			Name: name, Status: "warn", Message: "dynamic_ownership is 0 in qemu.conf: libvirt does not make QEMU's user the owner of images, also of overlays",

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 )
 
 // OpenFile is one open file descriptor of a domain's process on an image, or one open block node
@@ -38,6 +39,26 @@ func (f *OpenFile) Name() string {
 type Rule struct {
 	// File has the rule. Path is the image in the rule, with links resolved.
 	File, Path string
+}
+
+// Confinement is how the kernel confines a process.
+type Confinement struct {
+	// Profile is the AppArmor profile that the kernel enforces on the process, or "".
+	Profile string
+	// Context is the process's SELinux context, or "". It also exists for a process that SELinux
+	// confines little.
+	Context string
+}
+
+// Module returns the security module that confines the process as a guest, or "".
+func (c Confinement) Module() string {
+	if c.Profile != "" {
+		return "AppArmor"
+	}
+	if fields := strings.SplitN(c.Context, ":", 4); len(fields) == 4 && strings.HasPrefix(fields[2], "svirt") {
+		return "SELinux"
+	}
+	return ""
 }
 
 // Process identifies the process of an active domain among all processes that ran on this host.
@@ -79,6 +100,9 @@ type Processes interface {
 	// image at path, even if another rule allows it, or nil. No job can write there. It returns
 	// ErrNoProcess as OpenFiles does.
 	WriteDeniedBy(ctx context.Context, id, path string) (*Rule, error)
+	// Confinement returns how the kernel confines the process of an active domain. It returns
+	// ErrNoProcess as OpenFiles does.
+	Confinement(ctx context.Context, id string) (Confinement, error)
 	// DeniesBelow reports whether the hypervisor makes such rules for the images below the overlays
 	// of an active domain when a block job of the domain ends, or when a disk leaves it. It returns
 	// ErrNoProcess as OpenFiles does.

@@ -63,6 +63,15 @@ func (ps *guestProcesses) writeDeniedBy(ctx context.Context, id, path string) (*
 	return nil, nil
 }
 
+// Confinement implements hv.Hypervisor.
+func (ps *guestProcesses) Confinement(ctx context.Context, id string) (hv.Confinement, error) {
+	_, about, err := ps.onlyProcess(ctx, strings.ToLower(id))
+	if err != nil {
+		return hv.Confinement{}, fmt.Errorf("read what confines domain %s: %w", id, err)
+	}
+	return hv.Confinement{Profile: about.Profile, Context: about.Context}, nil
+}
+
 // DeniesBelow implements hv.Hypervisor.
 func (ps *guestProcesses) DeniesBelow(ctx context.Context, id string) (bool, error) {
 	denies, err := ps.deniesBelow(ctx, strings.ToLower(id))

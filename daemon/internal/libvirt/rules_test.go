@@ -71,6 +71,30 @@ func TestARuleThatDeniesWinsOverThoseThatAJobGets(t *testing.T) {
 	}
 }
 
+func TestTheKernelSaysWhatConfinesAGuest(t *testing.T) {
+	const context = "system_u:system_r:svirt_tcg_t:s0:c107,c434"
+	for label, want := range map[string]hv.Confinement{
+		"unconfined\n":                        {},
+		profileName + " (complain)\n":         {},
+		profileName + " (enforce)\n":          {Profile: profileName},
+		context + "\x00":                      {Context: context},
+		"system_u:system_r:virtd_t:s0\x00":    {Context: "system_u:system_r:virtd_t:s0"},
+		"system_u:system_r:unconfined_t:s0\n": {Context: "system_u:system_r:unconfined_t:s0"},
+	} {
+		fakeProc(t)
+		fakeProcess(t, 42, qemuUID, qemuExe, nil)
+		confine(t, "42", label, "")
+		got, err := connOfQEMU().Confinement(t.Context(), openFilesID)
+		if err != nil || got != want {
+			t.Errorf("%q: %+v, %v; want %+v", label, got, err, want)
+		}
+		module := map[string]string{profileName: "AppArmor", context: "SELinux"}[want.Profile+want.Context]
+		if got.Module() != module {
+			t.Errorf("%q: %q confines the guest, want %q", label, got.Module(), module)
+		}
+	}
+}
+
 // Only libvirt's own profiles follow its rules, so for another one it is not asked.
 func TestOtherProfilesDenyNothingBelowAnOverlay(t *testing.T) {
 	for label, asked := range map[string]bool{

@@ -209,6 +209,8 @@ type About struct {
 	Nodes []Node `json:"nodes,omitempty"`
 	// Profile is the AppArmor profile that the kernel enforces on the process.
 	Profile string `json:"profile,omitempty"`
+	// Context is the SELinux context of the process: user:role:type:range.
+	Context string `json:"context,omitempty"`
 }
 
 // Node is an image in QEMU's block graph. libvirt never uses a node name twice in the life of a
@@ -232,7 +234,7 @@ func (d Dir) About(_ context.Context, pid int) (about About, err error) {
 	if about.Nodes, err = began(dir); err != nil {
 		return about, err
 	}
-	about.Profile = enforcedProfile(dir)
+	about.Profile, about.Context = securityLabels(dir)
 	if program, err := Identify(filepath.Join(dir, "exe")); err == nil {
 		about.Program = program
 	}
@@ -270,16 +272,21 @@ func began(dir string) (nodes []Node, err error) {
 	return nodes, nil
 }
 
-func enforcedProfile(dir string) string {
+// securityLabels returns the label of the process that each security module reports, or "".
+func securityLabels(dir string) (profile, context string) {
 	for _, name := range []string{"attr/apparmor/current", "attr/current"} { // the first is newer
-		label, err := os.ReadFile(filepath.Join(dir, name))
-		if err == nil {
-			profile, enforced := strings.CutSuffix(strings.TrimRight(string(label), "\x00\n"), " (enforce)")
-			if !enforced {
-				profile = ""
-			}
-			return profile
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			continue
 		}
+		label := strings.TrimRight(string(text), "\x00\n")
+		if profile, enforced := strings.CutSuffix(label, " (enforce)"); enforced {
+			return profile, ""
+		}
+		if strings.Count(label, ":") >= 3 {
+			return "", label
+		}
+		return "", ""
 	}
-	return "" // no security module reports one
+	return "", "" // no security module reports one
 }

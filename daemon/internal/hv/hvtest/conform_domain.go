@@ -69,6 +69,9 @@ func testStates(t *testing.T, b *bench) {
 	if run == 0 || d.Run == 0 || d.Run == run {
 		t.Errorf("the process was %d, and after another start it is %d", run, d.Run)
 	}
+	if is, err := b.hv.Confinement(t.Context(), id); is.Module() != "" || err != nil {
+		t.Errorf("Confinement of a domain that no security module confines = %+v, %v", is, err)
+	}
 	if denies, err := b.hv.DeniesBelow(t.Context(), id); denies || err != nil {
 		t.Errorf("DeniesBelow of a domain that no security module confines = %t, %v", denies, err)
 	}
@@ -155,6 +158,7 @@ func testNotActive(t *testing.T, b *bench) {
 	_, noVersion := b.hv.QEMUVersion(ctx, id)
 	_, noRule := b.hv.WriteDeniedBy(ctx, id, src.Path)
 	_, noRules := b.hv.DeniesBelow(ctx, id)
+	_, noConfinement := b.hv.Confinement(ctx, id)
 	for call, err := range map[string]error{
 		"Suspend":         b.hv.Suspend(ctx, id),
 		"Resume":          b.hv.Resume(ctx, id),
@@ -174,6 +178,7 @@ func testNotActive(t *testing.T, b *bench) {
 		"QEMUVersion":     noVersion,
 		"WriteDeniedBy":   noRule,
 		"DeniesBelow":     noRules,
+		"Confinement":     noConfinement,
 	} {
 		if !errors.Is(err, hv.ErrNotActive) {
 			t.Errorf("%s = %v, want ErrNotActive", call, err)

@@ -24,6 +24,18 @@ func (f *Fake) WriteDeniedBy(ctx context.Context, id, path string) (rule *hv.Rul
 	return rule, err
 }
 
+// Confinement implements hv.Hypervisor.
+func (f *Fake) Confinement(ctx context.Context, id string) (c hv.Confinement, err error) {
+	err = f.call(ctx, "Confinement", func() error {
+		dom, err := f.findActive(id)
+		if err == nil && f.confined != "" {
+			c.Profile = "libvirt-" + dom.ID
+		}
+		return err
+	})
+	return c, err
+}
+
 // DeniesBelow implements hv.Hypervisor.
 func (f *Fake) DeniesBelow(ctx context.Context, id string) (denies bool, err error) {
 	err = f.call(ctx, "DeniesBelow", func() error {
