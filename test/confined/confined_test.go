@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/test/vm/suite"
 )
 
-// runVariable is a pattern for the names of the tests that run; without it those of the scenarios do.
+// runVariable is a pattern for the names of tests. Without it the tests of the scenarios run.
 const runVariable = "VOLFERRY_CONFINED_RUN"
 
 func TestTheEndToEndTestsPassWhereAppArmorConfinesGuests(t *testing.T) { pass(t, vm.AppArmor) }

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// startedAgain is a move whose guest was started in its middle: libvirt then denies the guest
-// writes to the source.
+// startedAgain begins a move, and stops and starts the guest. libvirt then denies the guest writes
+// to the source.
 func (h *host) startedAgain(t *testing.T, g *guest) *move {
 	t.Helper()
 	v := g.start(t, "vda", "--to-pool", "b")
@@ -65,7 +65,7 @@ func TestTheKernelLogsWhatAConfinedGuestIsDenied(t *testing.T) {
 	g.assertSettled(t)
 }
 
-// libvirt makes the guest's rules anew at the end of each block job, and when a disk leaves it.
+// libvirt makes all rules of the guest again at the end of a block job, and when a disk leaves it.
 func TestTheVolumesOfAConfinedGuestMoveOneAfterTheOther(t *testing.T) {
 	lab.RequireAppArmor(t)
 	h, a, _ := sharedPools(t)

@@ -81,7 +81,7 @@ func NothingDenied(tb testing.TB) {
 	})
 }
 
-// controlProgram is the name of a program that tries on purpose what is denied.
+// controlProgram is the name of a program that is denied something on purpose.
 const controlProgram = "denied-control"
 
 // DeniedTo reads a file as a process with an AppArmor profile would, which must fail, and returns
@@ -127,8 +127,8 @@ func openKernelLog() (*kernelLog, error) {
 
 func (l *kernelLog) close() { _ = unix.Close(l.fd) } // it was only read
 
-// denials are the lines about what AppArmor or SELinux has denied, not on purpose, since the log was
-// opened or read last.
+// denials are the lines about what AppArmor or SELinux has denied to other programs than the
+// control, since the log was opened or read last.
 func (l *kernelLog) denials() ([]string, error) {
 	lines, err := l.lines()
 	return slices.DeleteFunc(lines, func(line string) bool {

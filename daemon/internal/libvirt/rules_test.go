@@ -17,13 +17,13 @@ import (
 
 const profileName = "libvirt-" + openFilesID
 
-// confine gives the process with this number the label, and its profile these rules.
-func confine(t *testing.T, pid, label, rules string) {
+// confine gives process 42 the label, and its profile these rules.
+func confine(t *testing.T, label, rules string) {
 	t.Helper()
 	old := rulesDir
 	rulesDir = t.TempDir()
 	t.Cleanup(func() { rulesDir = old })
-	attr := filepath.Join(string(procDir), pid, "attr")
+	attr := filepath.Join(string(procDir), "42", "attr")
 	if err := errors.Join(
 		os.MkdirAll(attr, 0o755), os.WriteFile(filepath.Join(attr, "current"), []byte(label), 0o600),
 		os.WriteFile(filepath.Join(rulesDir, profileName+".files"), []byte(rules), 0o600),
@@ -58,7 +58,7 @@ func TestARuleThatDeniesWinsOverThoseThatAJobGets(t *testing.T) {
 	} {
 		fakeProc(t)
 		fakeProcess(t, 42, qemuUID, qemuExe, nil)
-		confine(t, "42", c.label, c.rules)
+		confine(t, c.label, c.rules)
 		rule, err := connOfQEMU().WriteDeniedBy(t.Context(), openFilesID, c.path)
 		switch {
 		case err != nil:
@@ -83,7 +83,7 @@ func TestTheKernelSaysWhatConfinesAGuest(t *testing.T) {
 	} {
 		fakeProc(t)
 		fakeProcess(t, 42, qemuUID, qemuExe, nil)
-		confine(t, "42", label, "")
+		confine(t, label, "")
 		got, err := connOfQEMU().Confinement(t.Context(), openFilesID)
 		if err != nil || got != want {
 			t.Errorf("%q: %+v, %v; want %+v", label, got, err, want)
@@ -102,7 +102,7 @@ func TestOtherProfilesDenyNothingBelowAnOverlay(t *testing.T) {
 	} {
 		fakeProc(t)
 		fakeProcess(t, 42, qemuUID, qemuExe, nil)
-		confine(t, "42", label, "")
+		confine(t, label, "")
 		denies, err := connOfQEMU().DeniesBelow(t.Context(), openFilesID)
 		if denies || errors.Is(err, hv.ErrUnavailable) != asked || err != nil && !asked {
 			t.Errorf("%q: %t, %v; want that libvirt is asked its version: %t", label, denies, err, asked)
@@ -149,7 +149,7 @@ func TestTheRulesOfLibvirtsHelperAreUnderstood(t *testing.T) {
 		for path, denied := range map[string]bool{src: true, overlay: false} {
 			fakeProc(t)
 			fakeProcess(t, 42, qemuUID, qemuExe, nil)
-			confine(t, "42", profileName+" (enforce)", all)
+			confine(t, profileName+" (enforce)", all)
 			if rule, err := connOfQEMU().WriteDeniedBy(t.Context(), openFilesID, path); err != nil || (rule != nil) != denied {
 				t.Errorf("rules %s deny to write to %s: %+v, %v, want %v:\n%s", name, path, rule, err, denied, all)
 			}
