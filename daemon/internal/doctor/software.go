@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/volferry/volferry/daemon/internal/config"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
@@ -175,27 +173,9 @@ func (d *Doctor) security(ctx context.Context, about hv.About) []api.Check {
 		out = append(out, d.profiles(ctx)...)
 	}
 	if slices.Contains(about.SecurityModels, "selinux") {
-		out = append(out, d.labelOf("overlay_dir", d.Cfg.Overlays())...)
+		out = append(out, d.labels(ctx)...)
 	}
 	return out
-}
-
-var closedLabels = []string{"default_t", "unlabeled_t", "user_home_t", "user_home_dir_t", "admin_home_t", "tmp_t"}
-
-func (d *Doctor) labelOf(key, dir string) []api.Check {
-	value := make([]byte, 256)
-	n, err := unix.Getxattr(dir, "security.selinux", value)
-	if err != nil {
-		return []api.Check{{Name: "security", Status: "warn", Message: fmt.Sprintf("the label of %s (%s) cannot be read: %v", dir, key, err)}}
-	}
-	label := strings.TrimRight(string(value[:n]), "\x00")
-	if fields := strings.Split(label, ":"); len(fields) < 3 || !slices.Contains(closedLabels, fields[2]) {
-		return nil
-	}
-	return []api.Check{{
-		Name: "security", Status: "warn", Message: fmt.Sprintf("%s (%s) has the label %s: SELinux denies QEMU access to it", dir, key, label),
-		Advice: fmt.Sprintf("semanage fcontext -a -t virt_var_lib_t '%s(/.*)?' && restorecon -R %[1]s", dir),
-	}}
 }
 
 func (d *Doctor) qemuImg() api.Check {
