@@ -20,7 +20,7 @@ const labelAttribute = "security.selinux"
 // images, and not their directories.
 var closedTypes = []string{"default_t", "unlabeled_t", "user_home_t", "user_home_dir_t", "admin_home_t", "tmp_t"}
 
-// labels reports directories of images whose labels keep confined guests from them.
+// labels reports directories of images with labels that keep confined guests out.
 func (d *Doctor) labels(ctx context.Context) []api.Check {
 	out := []api.Check{}
 	places := append(d.places(ctx), place{what: "the memory of saved guests in " + d.Cfg.SaveDir, dir: d.Cfg.SaveDir, status: "fail"})
