@@ -183,7 +183,7 @@ func (d *daemon) snapshot(t *testing.T) {
 	t.Helper()
 	below := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: volPath}
 	must(t, d.world.Fake.CreateOverlay("/backup/snap.qcow2", below, testSize))
-	must(t, d.world.Fake.Snapshot(t.Context(), web, "vdb", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: "/backup/snap.qcow2"}))
+	must(t, d.world.Fake.PutOverlay(t.Context(), web, "vdb", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: "/backup/snap.qcow2"}))
 }
 
 // The registry did not answer when the guest released the disk, and now refuses to release the

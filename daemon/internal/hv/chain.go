@@ -2,7 +2,10 @@
 
 package hv
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Chains changes the chain of a disk in a definition, and puts an overlay on a live chain.
 type Chains interface {
@@ -13,8 +16,9 @@ type Chains interface {
 	SetConfigChain(ctx context.Context, id, target string, chain []Image) error
 	// Snapshot atomically puts overlay on top of the live chain. overlay must be an empty qcow2
 	// file backed by the disk's top image. When Snapshot returns nil, the previous top image gets
-	// no more writes. After an error read the domain to learn the outcome.
-	Snapshot(ctx context.Context, id, target string, overlay Image) error
+	// no more writes, and held is how long at most QEMU held back the guest's writes. After an
+	// error read the domain to learn the outcome.
+	Snapshot(ctx context.Context, id, target string, overlay Image) (held time.Duration, err error)
 	// CanSwitch returns nil if disks of this host's running domains may be switched to these
 	// images, and ErrUnsupported, with the reason, if the hypervisor would not resume a domain on
 	// one of them.

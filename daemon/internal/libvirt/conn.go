@@ -103,7 +103,7 @@ func New(cfg Config) *Conn {
 		connection: connection, library: library, domains: domains, guestProcesses: processes, leases: leases,
 		definitions: &definitions{connection: connection, library: library, domains: domains, calls: calls, clusters: cfg.Clusters},
 		plug:        &plug{connection: connection, library: library, domains: domains, calls: calls, leases: leases, clusters: cfg.Clusters},
-		chains:      &chains{connection: connection, library: library, domains: domains, calls: calls, leases: leases, clusters: cfg.Clusters},
+		chains:      &chains{connection: connection, library: library, domains: domains, calls: calls, leases: leases, processes: processes, clusters: cfg.Clusters},
 		blockJobs:   &blockJobs{connection: connection, calls: calls, leases: leases, clusters: cfg.Clusters},
 		writeLimits: &writeLimits{connection: connection, calls: calls},
 		tracker:     &tracker{library: library, domains: domains, calls: calls},

@@ -83,7 +83,7 @@ func testKept(t *testing.T, env *realEnv) {
 	step("SetConfigChain", def1, name(over, src))
 	step("SetConfigChain again", def1, name(over, src))
 	must(t, name(src)())
-	step("Snapshot", def1, func() error { return env.conn.Snapshot(ctx, id, "vda", over) })
+	step("Snapshot", def1, func() error { _, err := env.conn.Snapshot(ctx, id, "vda", over); return err })
 	step("BlockCopy", nil, func() error { return env.conn.BlockCopy(ctx, id, "vda", dst, hv.BlockCopyOptions{Shallow: true}) })
 	step("SetJobBandwidth", nil, func() error { return env.conn.SetJobBandwidth(ctx, id, "vda", 1<<20) })
 	step("AbortJob", nil, func() error { return env.conn.AbortJob(ctx, id, "vda") })

@@ -34,6 +34,7 @@ type calls struct {
 type Processes interface {
 	Claims(ctx context.Context, id string, images []process.Image) ([]process.Claim, error)
 	About(ctx context.Context, pid int) (process.About, error)
+	ClosedFor(ctx context.Context, pid int, image process.Image) (time.Duration, error)
 }
 
 type guestProcesses struct {
@@ -82,6 +83,7 @@ type chains struct {
 	domains    *domains
 	calls      *calls
 	leases     *leases
+	processes  *guestProcesses
 	clusters   rbd.Clusters
 }
 

@@ -67,7 +67,8 @@ func testPooled(t *testing.T, env *realEnv) {
 	env.CreateOverlay(t, overlay.Path, src, 1<<20)
 	both := []hv.Image{overlay, src}
 	must(t, env.conn.SetConfigChain(t.Context(), id, "vda", both))
-	must(t, env.conn.Snapshot(t.Context(), id, "vda", overlay))
+	_, err := env.conn.Snapshot(t.Context(), id, "vda", overlay)
+	must(t, err)
 	env.wantChains(t, id, both, both)
 	env.GuestWrite(t, id, "vda", 0, 7)
 	must(t, env.conn.CommitActive(t.Context(), id, "vda", 0))

@@ -32,7 +32,7 @@ func TestASnapshotThatLandsLateIsWaitedFor(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		var id string
 		d.late("Snapshot", 10*time.Minute, func(ctx context.Context) error {
-			return d.world.Fake.Snapshot(ctx, testInstance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: "/overlays/" + id + ".qcow2"})
+			return d.world.Fake.PutOverlay(ctx, testInstance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: "/overlays/" + id + ".qcow2"})
 		})
 		id = d.migrate()
 		d.moved(d.until(id, api.MigrationCompleted))
@@ -67,7 +67,7 @@ func TestASnapshotThatLandsBehindItsUndoKeepsTheOverlayInTheDefinition(t *testin
 			all, err := d.manager().List(context.Background(), true)
 			must(t, err)
 			*mig = all[0]
-			must(t, d.world.Fake.Snapshot(context.Background(), testInstance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: overlayOf(all[0])}))
+			must(t, d.world.Fake.PutOverlay(context.Background(), testInstance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: overlayOf(all[0])}))
 			must(t, d.world.Fake.SetConfigChain(context.Background(), testInstance, "vda", []hv.Image{rawImage(srcPath)})) // as the undo had it
 		}})
 		id := d.migrate()

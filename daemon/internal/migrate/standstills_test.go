@@ -99,7 +99,7 @@ var standstills = map[string]standstill{
 		d.world.Inject(hvtest.Fault{Call: "SetConfigChain", Nth: 2, After: true, Do: func() {
 			all, err := d.manager().List(context.Background(), true)
 			must(t, err)
-			must(t, d.world.Fake.Snapshot(context.Background(), testInstance, "vda", overlayChainOf(all[0])[0]))
+			must(t, d.world.Fake.PutOverlay(context.Background(), testInstance, "vda", overlayChainOf(all[0])[0]))
 			must(t, d.world.Fake.SetConfigChain(context.Background(), testInstance, "vda", []hv.Image{rawImage(srcPath)})) // as the undo had it
 		}})
 		return d.migrate()

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -211,6 +212,42 @@ type About struct {
 	Profile string `json:"profile,omitempty"`
 	// Context is the SELinux context of the process: user:role:type:range.
 	Context string `json:"context,omitempty"`
+}
+
+// ClosedFor waits openPoll between two looks, or a part of the time that has passed.
+const openPoll, openPart = 2 * time.Millisecond, 50
+
+// ClosedFor waits until a process has an image open, and returns how long it certainly had not,
+// from the call on. The error is os.ErrNotExist if the process ends.
+func (d Dir) ClosedFor(ctx context.Context, pid int, image Image) (time.Duration, error) {
+	began := time.Now()
+	for closed := time.Duration(0); ; {
+		looked := time.Since(began)
+		open, err := d.hasOpen(pid, image)
+		if err != nil || open {
+			return closed, err
+		}
+		closed = looked
+		select {
+		case <-ctx.Done():
+			return closed, ctx.Err()
+		case <-time.After(max(openPoll, looked/openPart)):
+		}
+	}
+}
+
+func (d Dir) hasOpen(pid int, image Image) (bool, error) {
+	dir := filepath.Join(d.of(pid), "fd")
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		return false, err
+	}
+	for _, entry := range fds {
+		if is, err := Identify(filepath.Join(dir, entry.Name())); err == nil && is == image {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Node is an image in QEMU's block graph. libvirt never uses a node name twice in the life of a

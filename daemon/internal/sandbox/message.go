@@ -50,6 +50,7 @@ const (
 	callHook       = "hook"
 	callClaims     = "claims"
 	callProcess    = "process"
+	callClosedFor  = "closed_for"
 )
 
 type request struct {

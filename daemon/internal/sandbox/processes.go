@@ -33,6 +33,12 @@ func (p Processes) About(ctx context.Context, pid int) (about process.About, err
 	return about, err
 }
 
+// ClosedFor calls process.Dir.ClosedFor in `volferryd processes`.
+func (p Processes) ClosedFor(ctx context.Context, pid int, image process.Image) (closed time.Duration, err error) {
+	err = p.ask(ctx, request{Call: callClosedFor, PID: pid, Images: []process.Image{image}}, &closed)
+	return closed, err
+}
+
 func (p Processes) ask(ctx context.Context, in request, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, processesTimeout)
 	defer cancel()
@@ -53,6 +59,13 @@ func ServeProcesses(ctx context.Context, listener *net.UnixListener, dir process
 			found, err = dir.Claims(ctx, in.Name, in.Images)
 		case callProcess:
 			found, err = dir.About(ctx, in.PID)
+		case callClosedFor:
+			if len(in.Images) != 1 {
+				return failed(fmt.Errorf("the call %q is about one image", in.Call)), nil
+			}
+			ctx, cancel := context.WithTimeout(ctx, processesTimeout)
+			defer cancel()
+			found, err = dir.ClosedFor(ctx, in.PID, in.Images[0])
 		default:
 			err = fmt.Errorf("there is no call %q here", in.Call)
 		}

@@ -421,7 +421,7 @@ func TestResizeIsRefused(t *testing.T) {
 		"libvirt away":  {who: running, before: func(_ *testing.T, w *world, _ api.Volume) { w.Disconnect() }, code: api.CodeHypervisorUnavailable},
 		"on an overlay": {who: running, before: func(t *testing.T, w *world, vol api.Volume) {
 			must(t, w.CreateOverlay("/files/overlay", hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}, testSize))
-			must(t, w.Snapshot(t.Context(), guestID, "vdb", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: "/files/overlay"}))
+			must(t, w.PutOverlay(t.Context(), guestID, "vdb", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: "/files/overlay"}))
 		}, code: api.CodeChainChanged},
 	} {
 		t.Run(name, func(t *testing.T) {

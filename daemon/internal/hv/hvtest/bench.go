@@ -3,6 +3,8 @@
 package hvtest
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -85,6 +87,15 @@ type guest struct {
 	src hv.Image
 }
 
+// putOverlay is Snapshot, and fails if that says that QEMU held back no writes.
+func (b *bench) putOverlay(ctx context.Context, id, target string, overlay hv.Image) error {
+	held, err := b.hv.Snapshot(ctx, id, target, overlay)
+	if err == nil && held <= 0 {
+		return fmt.Errorf("writes were held back for %s", held)
+	}
+	return err
+}
+
 func (b *bench) image(t *testing.T, name, format string) hv.Image {
 	t.Helper()
 	img := hv.Image{Type: hv.SourceFile, Format: format, Path: b.Path(t, name)}
@@ -142,7 +153,7 @@ func (b *bench) start(t *testing.T) *guest {
 func (g *guest) snapshot(t *testing.T, blocks ...int64) hv.Image {
 	t.Helper()
 	overlay := g.overlay(t, g.domain(t).LiveDisk("vda").Top())
-	ok(t, g.hv.Snapshot(t.Context(), g.id, "vda", overlay))
+	ok(t, g.putOverlay(t.Context(), g.id, "vda", overlay))
 	for _, block := range blocks {
 		g.GuestWrite(t, g.id, "vda", block, 2)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/medium"
@@ -53,7 +54,15 @@ func checkKind(disk *hv.Disk, top hv.Image) error {
 }
 
 // Snapshot implements hv.Hypervisor.
-func (f *Fake) Snapshot(ctx context.Context, id, target string, overlay hv.Image) error {
+func (f *Fake) Snapshot(ctx context.Context, id, target string, overlay hv.Image) (held time.Duration, err error) {
+	return snapshotTime, f.PutOverlay(ctx, id, target, overlay)
+}
+
+// snapshotTime is how long a Snapshot holds back the writes of a guest.
+const snapshotTime = 3 * time.Millisecond
+
+// PutOverlay is Snapshot without the time that it takes.
+func (f *Fake) PutOverlay(ctx context.Context, id, target string, overlay hv.Image) error {
 	return f.call(ctx, "Snapshot", func() error {
 		dom, disk, err := f.liveDisk(id, target)
 		if err != nil {

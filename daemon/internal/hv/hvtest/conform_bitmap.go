@@ -50,7 +50,7 @@ func testStoredBitmaps(t *testing.T, b *bench) {
 	g := b.recorded(t)
 	g.wantStored(t, g.src.Path)
 	overlay := b.overlay(t, g.src)
-	ok(t, g.hv.Snapshot(t.Context(), g.id, "vda", overlay))
+	ok(t, g.putOverlay(t.Context(), g.id, "vda", overlay))
 	g.wantStored(t, g.src.Path, overlay.Path)
 	b.Destroy(t, g.id)
 	if _, err := g.hv.StoredBitmaps(t.Context(), g.id); !errors.Is(err, hv.ErrNotActive) {
@@ -73,7 +73,7 @@ func (g *guest) copyTo(t *testing.T, format string, shallow bool) hv.Image {
 func testStoredBitmapsShallow(t *testing.T, b *bench) {
 	g := b.recorded(t)
 	overlay := b.overlay(t, g.src)
-	ok(t, g.hv.Snapshot(t.Context(), g.id, "vda", overlay))
+	ok(t, g.putOverlay(t.Context(), g.id, "vda", overlay))
 	dst := g.copyTo(t, Qcow2, true)
 	g.wantStored(t, dst.Path)
 }

@@ -71,7 +71,7 @@ func testSnapshotAfterConfig(t *testing.T, b *bench) {
 	overlay := g.overlay(t, g.src)
 	ok(t, g.hv.SetConfigChain(t.Context(), g.id, "vda", []hv.Image{overlay, g.src}))
 	g.wantLive(t, g.src)
-	ok(t, g.hv.Snapshot(t.Context(), g.id, "vda", overlay))
+	ok(t, g.putOverlay(t.Context(), g.id, "vda", overlay))
 	g.wantLive(t, overlay, g.src)
 	g.wantConfig(t, overlay, g.src)
 	if !g.domain(t).ConfigDisk("vda").Terminated {
@@ -87,7 +87,7 @@ func testSnapshotShareable(t *testing.T, b *bench) {
 	if !g.domain(t).LiveDisk("vda").Shareable {
 		t.Error("the disk is not shown as shareable")
 	}
-	err := b.hv.Snapshot(t.Context(), id, "vda", b.overlay(t, src))
+	err := b.putOverlay(t.Context(), id, "vda", b.overlay(t, src))
 	if !errors.Is(err, hv.ErrUnsupported) {
 		t.Errorf("Snapshot = %v, want ErrUnsupported", err)
 	}

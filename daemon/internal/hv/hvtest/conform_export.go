@@ -45,7 +45,7 @@ func testExport(t *testing.T, b *bench, src, dst hv.Image) {
 
 	overlay := g.overlay(t, src)
 	ok(t, g.hv.SetConfigChain(t.Context(), id, "vda", []hv.Image{overlay, src}))
-	ok(t, g.hv.Snapshot(t.Context(), id, "vda", overlay))
+	ok(t, g.putOverlay(t.Context(), id, "vda", overlay))
 	g.wantLive(t, overlay, src)
 	ok(t, g.hv.SetConfigChain(t.Context(), id, "vda", []hv.Image{overlay, src}))
 	g.wantConfig(t, overlay, src)

@@ -96,7 +96,7 @@ func (g *leasedGuest) wantLeased(t *testing.T, top hv.Image, unleased ...hv.Imag
 func (g *leasedGuest) over(t *testing.T) {
 	t.Helper()
 	g.overlay = g.bench.overlay(t, g.src)
-	ok(t, g.hv.Snapshot(t.Context(), g.id, "vda", g.overlay))
+	ok(t, g.putOverlay(t.Context(), g.id, "vda", g.overlay))
 	g.wantLeased(t, g.overlay, g.src)
 }
 
@@ -206,7 +206,7 @@ func testLeasesOfASuspendedGuest(t *testing.T, g *leasedGuest) {
 	ctx := t.Context()
 	ok(t, g.hv.Suspend(ctx, g.id))
 	g.overlay = g.bench.overlay(t, g.src)
-	ok(t, g.hv.Snapshot(ctx, g.id, "vda", g.overlay))
+	ok(t, g.putOverlay(ctx, g.id, "vda", g.overlay))
 	g.wantUnleased(t, g.overlay)
 	g.env.OwnerResumes(t, g.id)
 	g.wantLeased(t, g.overlay, g.src)

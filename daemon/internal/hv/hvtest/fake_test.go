@@ -185,7 +185,7 @@ func newGuest(t *testing.T) *hvtest.Fake {
 			{Target: "vda", Device: "disk", Chain: []hv.Image{src}, Terminated: true},
 		}}),
 		f.Start(domain),
-		f.Snapshot(t.Context(), domain, "vda", overlay),
+		f.PutOverlay(t.Context(), domain, "vda", overlay),
 		f.GuestWrite(domain, "vda", 1, 11),
 	)
 	return f

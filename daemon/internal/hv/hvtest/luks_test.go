@@ -38,7 +38,7 @@ func TestAnEncryptedVolumeIsWrittenUnderItsOverlayAndFoldedIntoACopyOfItsContain
 	f, container, over := encryptedGuest(t)
 	to := dst
 	to.LUKSSecret = container.LUKSSecret
-	must(t, f.Snapshot(t.Context(), domain, "vda", over), f.GuestWrite(domain, "vda", 1, 11), f.BlockCopy(t.Context(), domain, "vda", to, hv.BlockCopyOptions{Shallow: true}))
+	must(t, f.PutOverlay(t.Context(), domain, "vda", over), f.GuestWrite(domain, "vda", 1, 11), f.BlockCopy(t.Context(), domain, "vda", to, hv.BlockCopyOptions{Shallow: true}))
 	f.Step(10)
 	f.Step(10)
 	must(t, f.Pivot(t.Context(), domain, "vda"))
@@ -64,7 +64,7 @@ func TestAGuestThatWouldWriteInTheClearIsNoticed(t *testing.T) {
 	for name, write := range map[string]func(f *hvtest.Fake, container, over hv.Image){
 		"an overlay in the clear": func(f *hvtest.Fake, _, _ hv.Image) {
 			must(t, f.Remove(overlay.Path), f.CreateOverlay(overlay.Path, src, size))
-			_ = f.Snapshot(t.Context(), domain, "vda", overlay)
+			_ = f.PutOverlay(t.Context(), domain, "vda", overlay)
 		},
 		"a definition with one": func(f *hvtest.Fake, container, _ hv.Image) {
 			must(t, f.Remove(overlay.Path), f.CreateOverlay(overlay.Path, src, size), f.Stop(domain),
@@ -72,7 +72,7 @@ func TestAGuestThatWouldWriteInTheClearIsNoticed(t *testing.T) {
 			_ = f.Start(domain)
 		},
 		"a job into a copy without the secret": func(f *hvtest.Fake, _, over hv.Image) {
-			must(t, f.Snapshot(t.Context(), domain, "vda", over))
+			must(t, f.PutOverlay(t.Context(), domain, "vda", over))
 			_ = f.BlockCopy(t.Context(), domain, "vda", dst, hv.BlockCopyOptions{Shallow: true})
 		},
 	} {

@@ -45,7 +45,7 @@ func TestTheFakeDeniesWhatIsBelowAnOverlayOnceItMakesTheRules(t *testing.T) {
 			must(t, f.Define(hv.Domain{ID: "web", Name: "web", Config: []hv.Disk{disk("vda"), disk("vdb")}}))
 			f.Confine(file)
 			must(t, f.Start("web"))
-			must(t, f.Snapshot(t.Context(), "web", "vda", overlay))
+			must(t, f.PutOverlay(t.Context(), "web", "vda", overlay))
 			must(t, c.change(f))
 			f.Step(1)
 			rule, err := f.WriteDeniedBy(t.Context(), "web", "/vda")

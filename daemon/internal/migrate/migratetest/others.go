@@ -55,7 +55,7 @@ func (w *World) SnapshotByUser(t *testing.T) {
 	dom, err := w.Fake.Domain(ctx, Instance)
 	expect.OK(t, err)
 	expect.OK(t, w.Fake.CreateOverlay(ForeignPath, dom.LiveDisk("vda").Top(), Size))
-	expect.OK(t, w.Fake.Snapshot(ctx, Instance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: ForeignPath}))
+	expect.OK(t, w.Fake.PutOverlay(ctx, Instance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: ForeignPath}))
 }
 
 // Replace puts a foreign image at a path.

@@ -4,6 +4,7 @@ package overlay
 
 import (
 	"context"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
@@ -11,7 +12,7 @@ import (
 
 type hypervisor interface {
 	SetConfigChain(ctx context.Context, id, target string, chain []hv.Image) error
-	Snapshot(ctx context.Context, id, target string, overlay hv.Image) error
+	Snapshot(ctx context.Context, id, target string, overlay hv.Image) (held time.Duration, err error)
 	Pivot(ctx context.Context, id, target string) error
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 	Process(ctx context.Context, id, target string) (hv.Process, error)

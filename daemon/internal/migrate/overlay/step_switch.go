@@ -20,8 +20,7 @@ import (
 
 // SwitchOutput is the cost of the switch to the overlay for the guest.
 type SwitchOutput struct {
-	// StallMS is how long libvirt blocked the guest's writes, measured by the host; nil if no
-	// guest ran.
+	// StallMS is how long at most QEMU held back the guest's writes; nil if no guest ran.
 	StallMS *float64 `json:"stall_ms"`
 	// Process is the guest's process that was switched; empty if unknown.
 	Process string `json:"process,omitempty"`
@@ -64,15 +63,14 @@ func (e *Env) StepSwitchToOverlay() op.Step {
 		if err != nil {
 			e.log.Warn("the process of a guest was not found", "instance", s.InstanceName, "err", err)
 		}
-		began := e.now()
-		if err := e.hv.Snapshot(ctx, s.InstanceID, s.Target, s.OverlayImage()); err != nil {
+		held, err := e.hv.Snapshot(ctx, s.InstanceID, s.Target, s.OverlayImage())
+		if err != nil {
 			return e.look.GuestError(ctx, s, err)
 		}
-		stall := move.Milliseconds(e.now().Sub(began))
 		if err := r.Note(ctx, switchNote{Switched: true}); err != nil {
 			return err
 		}
-		return r.SetOutput(SwitchOutput{StallMS: stall, Process: process.ID})
+		return r.SetOutput(SwitchOutput{StallMS: move.Milliseconds(held), Process: process.ID})
 	}
 	observe := func(ctx context.Context, r *op.Run, s *move.Spec) (op.Observation, error) {
 		var note switchNote

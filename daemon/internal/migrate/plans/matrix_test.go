@@ -135,7 +135,7 @@ func startedOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World
 	case move.MethodOverlay:
 		must(t, p.Fake.CreateOverlay(overlayPath, p.spec.SrcImage(), p.spec.OverlayBytes()))
 		must(t, p.SetConfigChain(ctx, testInstance, "vda", p.spec.OverlayChain()))
-		must(t, p.Snapshot(ctx, testInstance, "vda", p.spec.OverlayImage()))
+		must(t, p.PutOverlay(ctx, testInstance, "vda", p.spec.OverlayImage()))
 		p.snapshotSrc(t)
 		must(t, p.Copy(p.spec.Src.Path, p.spec.Dst.Path))
 		for range 10 {
