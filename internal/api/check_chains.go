@@ -11,7 +11,7 @@ import (
 // CheckChains returns the doctor's check for moving disks with images that another program has
 // changed.
 func CheckChains(problems []ChainProblem) Check {
-	check := Check{Name: "chains", Status: "ok", Message: "no instance is kept from starting: each definition names the newest image of its moving volumes"}
+	check := Check{Name: "chains", Status: "ok", Message: "no other program has changed a disk of an open migration"}
 	var guarded, others, advice []string
 	for _, p := range problems {
 		if p.Guarded {
