@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/shell"
 )
@@ -45,11 +46,21 @@ func (d *Doctor) moves(ctx context.Context) []api.Check {
 func (d *Doctor) notes() []api.Check {
 	out := []api.Check{}
 	for _, n := range d.Uplink.Notes() {
-		status := "warn"
-		if n.RunsElsewhere {
-			status = "fail"
-		}
-		out = append(out, api.Check{Name: "instance " + n.InstanceName, Status: status, Message: n.Text}) // the note has the advice
+		out = append(out, checkNote(&n))
 	}
 	return out
+}
+
+// checkNote returns the check of an instance with a note. Most notes have their advice in the
+// text.
+func checkNote(n *uplink.Note) api.Check {
+	check := api.Check{Name: "instance " + n.InstanceName, Status: "warn", Message: n.Text}
+	if n.RunsElsewhere {
+		check.Status = "fail"
+	}
+	if n.Misnamed {
+		check.Advice = fmt.Sprintf("`volferryctl instance start` is refused meanwhile: `volferryctl volume which` shows what each witness has; if the registry is right, `%s` puts the volume's path back into the definition",
+			shell.Line("volferryctl", "instance", "repair", n.InstanceName))
+	}
+	return check
 }

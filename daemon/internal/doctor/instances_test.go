@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -66,5 +67,20 @@ func TestDoctorFailsForADiskThatSomebodyElseHasChanged(t *testing.T) {
 	last := found[len(found)-1]
 	if last.Name != "chains" || last.Status != "fail" || !strings.Contains(last.Message, problem.Message) || !strings.Contains(last.Advice, problem.Cure) {
 		t.Errorf("%+v", found)
+	}
+}
+
+func TestDoctorNamesTheRepairOfADefinitionThatNamesAnotherImage(t *testing.T) {
+	note := uplink.Note{InstanceName: "tour", Text: "its disk vda is at /old/tour.raw"}
+	if got := checkNote(&note); got.Status != "warn" || got.Message != note.Text || got.Advice != "" {
+		t.Errorf("another note: %+v", got)
+	}
+	note.Misnamed = true
+	if got := checkNote(&note); got.Status != "warn" || !strings.Contains(got.Advice, "`volferryctl instance repair tour`") {
+		t.Errorf("a definition with another image: %+v", got)
+	}
+	note.Misnamed, note.RunsElsewhere = false, true
+	if got := checkNote(&note); got.Status != "fail" || got.Advice != "" {
+		t.Errorf("a guest that runs on another image: %+v", got)
 	}
 }

@@ -4,6 +4,7 @@ package instance
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -20,6 +21,9 @@ type Drift struct {
 	Note string
 	// Differs is true if the domain's disks are not at the volumes' locations.
 	Differs bool
+	// Misnamed is true if the domain is off and its definition names other images than its
+	// volumes': `volferryctl instance repair` changes that.
+	Misnamed bool
 	// Gone is true if the domain does not exist.
 	Gone bool
 	// Elsewhere is true if the guest was moved to another host, where it may run although the
@@ -44,7 +48,15 @@ func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 		return Drift{Elsewhere: true, Note: printable(err.Error())}
 	}
 	what := subject.Differs(dom, atts)
-	return Drift{Note: printable(what), Differs: what != "" && dom.Persistent, NoRoot: noRootIn(inst, dom)}
+	differs := what != "" && dom.Persistent
+	return Drift{Note: printable(what), Differs: differs, Misnamed: differs && !dom.State.Active() && hasDisks(dom, atts), NoRoot: noRootIn(inst, dom)}
+}
+
+// hasDisks reports whether the definition has a disk for each attachment.
+func hasDisks(dom *hv.Domain, atts []api.Attachment) bool {
+	return !slices.ContainsFunc(atts, func(a api.Attachment) bool {
+		return a.State == api.AttachmentAttached && dom.ConfigDisk(a.Device) == nil
+	})
 }
 
 // Remark returns a Drift with a note, but without a difference.

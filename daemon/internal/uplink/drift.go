@@ -31,6 +31,9 @@ type Note struct {
 	// RunsElsewhere is true if the guest runs on disks that are not at the locations of its
 	// volumes.
 	RunsElsewhere bool
+	// Misnamed is true if the instance is off, and its definition names other images than its
+	// volumes'.
+	Misnamed bool
 }
 
 type drifts struct {
@@ -88,7 +91,10 @@ func (d *drifts) find(ctx context.Context, reports []api.InstanceReport, doms []
 		if guards, err := d.guards.Of(inst.ID); err == nil && what.Note == "" {
 			what.Note = instance.OrphanedSave(inst, guards)
 		}
-		f := d.confirmed(finding{Note: Note{inst.ID, inst.Name, what.Note, what.Differs && dom.State.Active() && !hasMoving(granted[inst.ID], v.Volumes)}})
+		f := d.confirmed(finding{Note: Note{
+			InstanceID: inst.ID, InstanceName: inst.Name, Text: what.Note,
+			RunsElsewhere: what.Differs && dom.State.Active() && !hasMoving(granted[inst.ID], v.Volumes), Misnamed: what.Misnamed,
+		}})
 		if what.Note != "" {
 			found[inst.ID] = f
 		}

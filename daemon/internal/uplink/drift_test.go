@@ -88,6 +88,17 @@ func TestAnotherDiskThanTheAttachmentsIsNoted(t *testing.T) {
 		if r.State != api.InstanceRunning || !strings.Contains(r.Note, "/nfs/other.raw") || !strings.Contains(r.Note, "/nfs/web.raw") {
 			t.Errorf("the report is %+v", r)
 		}
+		misnamed := func() bool {
+			return slices.ContainsFunc(w.up.Notes(), func(n Note) bool { return n.Misnamed })
+		}
+		if misnamed() {
+			t.Error("a running instance cannot be repaired, and its note says so")
+		}
+		w.must(w.fake.Destroy(web))
+		pass(time.Minute)
+		if !misnamed() {
+			t.Errorf("the instance is off, and the notes are %+v", w.up.Notes())
+		}
 	})
 }
 
