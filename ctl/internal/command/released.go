@@ -67,6 +67,7 @@ func migrationReleased(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
+	slices.SortStableFunc(left, func(a, b api.ReleasedSource) int { return strings.Compare(a.VolumeName, b.VolumeName) })
 	t := render.Table{Header: []string{"MIGRATION", "VOLUME", "SIZE", "ON DISK", "HOST", "LOCATION", "SINCE", "DELETE"}}
 	ids := make([]string, 0, len(left))
 	var why []string

@@ -78,22 +78,23 @@ func List[T any](ctx context.Context, s *Session, route routes.Route[routes.None
 		return nil, Response{}, err
 	}
 	resp := pages[0]
-	if len(pages) > 1 {
-		if resp, err = joinPages(route, pages); err != nil {
-			return nil, Response{}, err
-		}
+	if len(pages) == 1 && !resp.Has(route.Noun) {
+		return nil, resp, nil
 	}
-	var things []T
-	if resp.Has(route.Noun) {
-		err = resp.Decode(route.Noun, &things)
+	if resp, err = joinPages(route, pages); err != nil {
+		return nil, Response{}, err
 	}
 	return things, resp, err
 }
 
 func joinPages[T any](route routes.Route[routes.None, []T], pages []Response) (Response, error) {
+	var things []T
+	err = resp.Decode(route.Noun, &things)
 	type item struct {
 		thing T
 		text  json.RawMessage
+// joinPages returns one answer with the objects of all pages in the order of the list: a page has
+// them in the order of their keys.
 	}
 	var all []item
 	for _, page := range pages {
