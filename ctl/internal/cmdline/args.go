@@ -37,6 +37,7 @@ func Arrange(app *cli.App, argv []string) []string {
 			a.path = append(a.path, word)
 			level = a.command.Subcommands
 		default:
+			a.unknownWord = a.unknownWord || len(a.local) == 0
 			a.arguments = append(a.arguments, word)
 		}
 	}
@@ -60,6 +61,9 @@ type arrangement struct {
 	local     []string
 	arguments []string
 	help      bool
+	// unknownWord means that a word that is neither a command nor a flag stood before the first
+	// flag of a command.
+	unknownWord bool
 	// noValue means that the line ends with a flag that lacks its value.
 	noValue bool
 }
@@ -96,6 +100,9 @@ func (a *arrangement) line(program string) []string {
 		return out
 	}
 	verb := a.command != nil && len(a.command.Subcommands) == 0
+	if !verb && a.unknownWord {
+		out = slices.Concat([]string{program}, a.global, a.path) // the unknown command, not its flags, is the mistake
+	}
 	switch {
 	case a.help && (verb || len(a.arguments) == 0):
 		return append(out, "--help")

@@ -126,21 +126,30 @@ func missingVerb(c *cli.Context) error {
 		return cmdline.Usagef("%sunknown command %q: it stands first, as in '%s help volume migrate', or give --help", cmdline.Prefix(c), word, session.Program)
 	}
 	unknown := fmt.Sprintf("%sunknown command %q", cmdline.Prefix(c), word)
-	if near := cmdline.Nearest(c.Command.Subcommands, word); near != "" {
+	nouns := nounsOf(c.Command.Subcommands, word)
+	near := cmdline.Nearest(c.Command.Subcommands, word)
+	switch {
+	case len(nouns) > maxSuggested:
+		unknown += fmt.Sprintf(". It needs a noun before it: %s", cmdline.OrList(nouns))
+	case len(nouns) > 0:
+		for i, noun := range nouns {
+			nouns[i] = fmt.Sprintf("%q", noun+" "+word)
+		}
+		unknown += fmt.Sprintf(". Did you mean %s?", cmdline.OrList(nouns))
+	case near != "":
 		unknown += fmt.Sprintf(". Did you mean %q?", near)
-	} else if under := withVerb(c.Command.Subcommands, word); len(under) > 0 && len(under) <= maxSuggested {
-		unknown += fmt.Sprintf(". Did you mean %s?", cmdline.OrList(under))
 	}
 	return cmdline.Usagef("%s", unknown) // report adds where to find the commands
 }
 
 const maxSuggested = 3
 
-func withVerb(nouns []*cli.Command, word string) (out []string) {
+// nounsOf returns the names of the nouns with this verb.
+func nounsOf(nouns []*cli.Command, word string) (out []string) {
 	for _, noun := range nouns {
 		for _, verb := range noun.Subcommands {
 			if !noun.Hidden && !verb.Hidden && verb.Name == word {
-				out = append(out, fmt.Sprintf("%q", noun.Name+" "+word))
+				out = append(out, noun.Name)
 			}
 		}
 	}
