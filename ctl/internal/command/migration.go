@@ -130,7 +130,7 @@ func migrationCancel(c *cli.Context, s *session.Session) error {
 	}
 	// A daemon finds a move by its volume's name only while it is open. For a move cancelled
 	// before, the answer is its cancel.
-	if m, findErr := findMove(c.Context, s, ref); findErr != nil || m == nil || m.State != api.MigrationCancelled {
+	if m, _, findErr := findMove(c.Context, s, ref); findErr != nil || m == nil || m.State != api.MigrationCancelled {
 		return err
 	}
 	return orOfMove(c.Context, s, ref, api.NotFound("migration", ref), func(id string) error {

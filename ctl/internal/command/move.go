@@ -19,13 +19,13 @@ func ofMove(ctx context.Context, s *session.Session, ref string, do func(ref str
 }
 
 // orOfMove handles the error of a request for migration ref. If there is no such migration, it
-// finds the migration of the volume or source attachment that ref names, prints it, and calls do
-// with its id. Otherwise it returns err.
+// finds the migration of the volume or source attachment that ref names, prints it if it is one of
+// several, and calls do with its id. Otherwise it returns err.
 func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do func(ref string) error) error {
 	if !isNotFound(err) {
 		return err
 	}
-	m, findErr := findMove(ctx, s, ref)
+	m, several, findErr := findMove(ctx, s, ref)
 	if findErr != nil {
 		return findErr
 	}
@@ -35,21 +35,24 @@ func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do
 			Exit: api.ExitNotFound, Advice: "'" + session.Program + " migration list --all' lists all migrations.",
 		}
 	}
-	which := "the last one of volume " + render.VolumeName(m)
-	if !m.State.Final() {
-		which = "the current one of volume " + render.VolumeName(m)
+	if several {
+		which := "the last one of volume " + render.VolumeName(m)
+		if !m.State.Final() {
+			which = "the current one of volume " + render.VolumeName(m)
+		}
+		s.Say("Migration %s: %s.", m.ID, which)
 	}
-	s.Say("Migration %s: %s.", m.ID, which)
 	return do(m.ID)
 }
 
 // findMove returns the open migration of the volume or source attachment that ref names, otherwise
-// the newest; nil if there is none or if migrations cannot be read.
-func findMove(ctx context.Context, s *session.Session, ref string) (*api.Migration, error) {
+// the newest; nil if there is none or if migrations cannot be read. several reports whether it has
+// chosen the migration from several open ones, or from several ended ones.
+func findMove(ctx context.Context, s *session.Session, ref string) (m *api.Migration, several bool, err error) {
 	for _, list := range []routes.Route[routes.None, []api.Migration]{routes.ListMigrations, routes.ListMigrations.With("all", "1")} {
 		moves, _, err := session.List(ctx, s, list)
 		if err != nil {
-			return nil, nil //nolint:nilerr // the error of the first request is reported
+			return nil, false, nil //nolint:nilerr // the error of the first request is reported
 		}
 		slices.SortStableFunc(moves, func(a, b api.Migration) int { return startedOf(&b).Compare(startedOf(&a)) })
 		found := movesNamed(moves, ref)
@@ -61,12 +64,12 @@ func findMove(ctx context.Context, s *session.Session, ref string) (*api.Migrati
 		}
 		switch {
 		case len(volumes) > 1:
-			return nil, api.Errorf(api.CodeInvalidArgument, "%s could be any of the volumes %s; give an id", ref, strings.Join(volumes, ", "))
+			return nil, false, api.Errorf(api.CodeInvalidArgument, "%s could be any of the volumes %s; give an id", ref, strings.Join(volumes, ", "))
 		case len(found) > 0:
-			return &found[0], nil
+			return &found[0], len(found) > 1, nil
 		}
 	}
-	return nil, nil
+	return nil, false, nil
 }
 
 // movesNamed returns the moves of the volume or source attachment with the id ref. If there are
