@@ -3,6 +3,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/internal/shell"
 )
 
 func migrationCommand() *cli.Command {
@@ -100,7 +102,37 @@ func migrationStart(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
-	return moveTo(c, s, routes.StartMigration, target)
+	err = moveTo(c, s, routes.StartMigration, target)
+	if !isNotFound(err) {
+		return err
+	}
+	return orOfVolume(c.Context, s, c.Args().First(), err)
+}
+
+// orOfVolume returns err, about a missing attachment ref, or an error with the attachments of the
+// volume that ref names.
+func orOfVolume(ctx context.Context, s *session.Session, ref string, err error) error {
+	if _, _, showErr := session.Show(ctx, s, routes.ShowAttachment, ref); !isNotFound(showErr) {
+		return err // another thing was not found
+	}
+	v, _, showErr := session.Show(ctx, s, routes.ShowVolume, ref)
+	if showErr != nil {
+		return err
+	}
+	its := "no attachment"
+	advice := "Move it: " + shell.Line(session.Program, "volume", "migrate", v.Name, "--to-pool", "POOL")
+	if len(v.Attachments) > 0 {
+		ids := make([]string, 0, len(v.Attachments))
+		for _, a := range v.Attachments {
+			ids = append(ids, fmt.Sprintf("%s (%s of instance %s)", a.ID, a.Device, cmp.Or(a.InstanceName, a.InstanceID)))
+		}
+		its = "attachment " + strings.Join(ids, ", ")
+		advice = "Give the id of an attachment, or make the whole move: " + shell.Line(session.Program, "volume", "migrate", v.Name, "--to-pool", "POOL")
+	}
+	return &session.AdvisedError{
+		Err:  api.Errorf(api.CodeNotFound, "there is no attachment %q: a volume has that name, with %s", ref, its),
+		Exit: api.ExitNotFound, Advice: advice,
+	}
 }
 
 func migrationCopy(c *cli.Context, s *session.Session) error {
