@@ -52,7 +52,7 @@ func TestSiteTakesOverAsThePageSays(t *testing.T) {
 				return nil
 			},
 		},
-		Names: []string{"/srv/replicas", replicas, "20GiB", "64MiB"},
+		Names: []string{"/srv/replicas", replicas, "/srv/trial", localDir(b), "20GiB", "64MiB", "200GiB", "32MiB"},
 	})
 	p.follow(t, beginning)
 	p.follow(t, "What to check first")

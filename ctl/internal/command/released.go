@@ -141,8 +141,17 @@ func deleteSourceOf(c *cli.Context, s *session.Session, ref string) error {
 		if err != nil || !finished {
 			return err
 		}
-		return s.PrintResult(resp, ref, fmt.Sprintf("Deleted the source that migration %s has released.", ref))
+		return s.PrintResult(resp, ref, deletedText(resp, ref))
 	})
+}
+
+// deletedText describes a deleted source, which an older program's answer may lack.
+func deletedText(resp session.Response, migration string) string {
+	var r api.ReleasedSource
+	if err := resp.Decode(routes.DeleteSource.Noun, &r); err != nil || r.Location.Path == "" {
+		return fmt.Sprintf("Deleted the source that migration %s has released.", migration)
+	}
+	return fmt.Sprintf("Deleted %s, %s, which volume %s has released (migration %s).", r.Location.Path, humanize.Bytes(r.Location.SizeBytes), r.VolumeName, r.MigrationID)
 }
 
 // askingUnseen deletes a released source. It asks the user first if it is unknown whether a

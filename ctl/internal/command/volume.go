@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/humanize"
 	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/internal/routes"
 )
@@ -156,7 +157,11 @@ func volumeDelete(c *cli.Context, s *session.Session) error {
 	if err != nil || !finished {
 		return err
 	}
-	if err := s.PrintResult(resp, name, fmt.Sprintf("Deleted volume %s.", resp.NameIn("volume", name))); err != nil || s.JSON || s.Quiet {
+	done := fmt.Sprintf("Deleted volume %s.", resp.NameIn("volume", name))
+	if v.Status == api.VolumeAvailable && keptByDelete(v.Location) == "" {
+		done = fmt.Sprintf("Deleted volume %s with its image %s, %s.", resp.NameIn("volume", name), v.Location.Path, humanize.Bytes(v.SizeBytes))
+	}
+	if err := s.PrintResult(resp, name, done); err != nil || s.JSON || s.Quiet {
 		return err
 	}
 	if kind := keptByDelete(v.Location); kind != "" {
