@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/volferry/volferry/ctl/internal/render"
@@ -128,6 +129,9 @@ func (p *instancePlan) refusal() error {
 	switch {
 	case first != nil:
 		e := api.Errorf(first.Code, "cannot move all volumes of instance %s, and nothing was done: %s", p.InstanceName, strings.Join(why, "; "))
+		if !slices.ContainsFunc(p.Volumes, func(v volumePlan) bool { return v.State == planPending }) {
+			return e
+		}
 		return &session.AdvisedError{Err: e, Exit: e.Code.ExitStatus(), Advice: "To move the others: " + shell.Line(session.Program, "volume", "migrate", "VOLUME", "--to-pool", p.ToPool)}
 	case p.FreeBytes != nil && p.NeededBytes > *p.FreeBytes:
 		return api.Errorf(api.CodeNoSpace, "cannot move all volumes of instance %s, and nothing was done: pool %s has %s free and the volumes may take %s",
