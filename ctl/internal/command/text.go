@@ -20,7 +20,7 @@ func nameWithID(names map[string]string, id string) string {
 func addLocation(r *render.Record, prefix string, l api.Location) {
 	if l.Pool != "" {
 		r.Add(prefix+"pool", l.Pool)
-		r.Add(prefix+"pool name", l.Name)
+		r.Add(prefix+"name in pool", l.Name)
 	}
 	r.Add(prefix+"path", l.Path)
 	r.AddIf(prefix+"identity", l.Identity)
