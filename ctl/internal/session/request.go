@@ -32,7 +32,11 @@ const readAgainFor = 5 * time.Second
 // Get sends the request of a route that only reads; refs are the references in its path.
 func Get[Out any](ctx context.Context, s *Session, route routes.Route[routes.None, Out], refs ...string) (Response, error) {
 	say := func(line string) { render.Line(s.Stderr, "%s", line) }
-	defer s.startWaitNotice(ctx, say, "", s.answer())()
+	if route.Path == routes.RunDoctor.Path {
+		defer s.startCheckNotice(ctx, say)()
+	} else {
+		defer s.startWaitNotice(ctx, say, "", s.answer())()
+	}
 	var resp Response
 	err := retry.Do(ctx, outageBackoff, readAgainFor, func() (err error) {
 		resp, err = s.Call(ctx, route.Method, route.PathOf(refs...), route.Noun, nil, client.Within(readTimeout))
@@ -84,17 +88,17 @@ func List[T any](ctx context.Context, s *Session, route routes.Route[routes.None
 	if resp, err = joinPages(route, pages); err != nil {
 		return nil, Response{}, err
 	}
+	var things []T
+	err = resp.Decode(route.Noun, &things)
 	return things, resp, err
 }
 
+// joinPages returns one answer with the objects of all pages in the order of the list: a page has
+// them in the order of their keys.
 func joinPages[T any](route routes.Route[routes.None, []T], pages []Response) (Response, error) {
-	var things []T
-	err = resp.Decode(route.Noun, &things)
 	type item struct {
 		thing T
 		text  json.RawMessage
-// joinPages returns one answer with the objects of all pages in the order of the list: a page has
-// them in the order of their keys.
 	}
 	var all []item
 	for _, page := range pages {
@@ -195,8 +199,6 @@ func (s *Session) awaitProgram(ctx context.Context) error {
 
 // ErrMaybeDone reports that the user stopped waiting for the answer to a sent change.
 var ErrMaybeDone = errors.New("it may have been done")
-
-func (s *Session) answer() string { return "an answer from " + s.Client.Target() }
 
 func maybeDone(err error) bool {
 	var e *api.Error

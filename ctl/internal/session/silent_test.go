@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
@@ -75,5 +77,36 @@ func TestAnAnswerThatNeverComesNamesWhatSaysWhy(t *testing.T) {
 		if err := s.explainUnreachable(t.Context(), api.Errorf(CodeUnreachable, "no answer")); !errors.As(err, &advised) || !strings.Contains(advised.Advice, want) {
 			t.Errorf("%s: %v, want the advice %q", target, err, want)
 		}
+	}
+}
+
+// The checks of doctor take longer than the first notice on a slow machine.
+func TestADoctorThatTakesLongIsSaidToBeChecking(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	server := http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == routes.RunDoctor.Path {
+			<-r.Context().Done()
+			return
+		}
+		_, _ = w.Write([]byte(`{"schema_version":1,"version":"1.0.0"}`))
+	})}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	c, err := client.New(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	stderr := firstWrite{then: cancel}
+	s := Session{Client: c, Stderr: &stderr}
+	if _, err := Get(ctx, &s, routes.RunDoctor); err == nil {
+		t.Error("the checks have ended")
+	}
+	if got, want := stderr.String(), "Waiting for the checks of this host, which volferryd is still making (3s); Ctrl-C ends the waiting.\n"; got != want {
+		t.Errorf("said %q, want %q", got, want)
 	}
 }

@@ -40,6 +40,8 @@ func (s *Session) explainUnreachable(ctx context.Context, err error) error {
 	return &AdvisedError{Err: &said, Exit: api.ExitUnavailable, Advice: advice}
 }
 
+func (s *Session) answer() string { return "an answer from " + s.Client.Target() }
+
 // whyNoAnswer returns the end of a line about a missing answer: the commands that show the reason.
 // For another machine it returns "".
 func (s *Session) whyNoAnswer() string {

@@ -130,6 +130,29 @@ func (s *Session) startWaitNotice(ctx context.Context, say func(line string), op
 		otherwise: s.whyNoAnswer(),
 		say:       say,
 	}
+	return n.start(ctx)
+}
+
+// startCheckNotice is startWaitNotice for the checks of doctor, which take long: it reports whether
+// the daemon answers meanwhile.
+func (s *Session) startCheckNotice(ctx context.Context, say func(line string)) (stop func()) {
+	if s.Quiet || s.Progress == ProgressNone {
+		return func() {}
+	}
+	n := waitNotice{say: say}
+	n.readOp = func(ctx context.Context) *api.Op {
+		n.before, n.otherwise = s.answer(), s.whyNoAnswer()
+		route := routes.ShowRegistryVersion // both programs have it
+		if err := s.Client.Do(ctx, route.Method, route.PathOf(), nil, nil, client.Within(noticePoll)); err == nil {
+			n.before, n.otherwise = "the checks of this host, which "+s.program()+" is still making", "; Ctrl-C ends the waiting"
+		}
+		return nil
+	}
+	return n.start(ctx)
+}
+
+// start runs n until stop is called.
+func (n *waitNotice) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
