@@ -59,6 +59,8 @@ func (c *connection) transportError(ctx context.Context, err error) error {
 	case errors.As(err, &explained): // of a member of several URLs
 		return explained
 	case errors.As(err, &sent):
+	case errors.Is(err, syscall.ENOENT):
+		return api.Errorf(c.unavailable, "cannot connect to %s: there is no such socket", c.target)
 	case refused(err):
 		return api.Errorf(c.unavailable, "cannot connect to %s: nobody listens there", c.target)
 	case errors.Is(err, syscall.EACCES):

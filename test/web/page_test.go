@@ -150,7 +150,7 @@ func catchesUp(t *testing.T, b *browser) {
 
 	s.stop()
 	p.await(t, "#link", "Connection lost at ")
-	p.await(t, "#link", "nobody listens there")
+	p.await(t, "#link", "there is no such socket")
 	p.await(t, "#host-table", "hv1") // as it was
 	for i := range 3 {
 		s.tell(api.Event{At: ago(0), What: "note", Object: fmt.Sprintf("policy/while-away-%d", i)})

@@ -126,7 +126,7 @@ func TestOtherSideThatIsAwayIsToldInTheWordsOfTheAPI(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &doc); err != nil || doc.Error == nil {
 		t.Fatalf("%d %s: %v", status, body, err)
 	}
-	if status != http.StatusBadGateway || !strings.Contains(doc.Error.Message, "nobody listens there") {
+	if status != http.StatusBadGateway || !strings.Contains(doc.Error.Message, "there is no such socket") {
 		t.Errorf("%d %s", status, body)
 	}
 }
