@@ -16,7 +16,7 @@ import (
 func (m *Manager) Plan(ctx context.Context, volumeID string, target api.MigrationTarget) (api.MigrationPlan, error) {
 	s, err := m.specFor(ctx, StartRequest{VolumeID: volumeID, Target: target, Composite: true})
 	if err != nil {
-		return api.MigrationPlan{}, err
+		return api.MigrationPlan{}, request.Refused(err) // in the words of Start
 	}
 	plan := api.MigrationPlan{
 		VolumeID: s.VolumeID, VolumeName: s.VolumeName,

@@ -164,7 +164,7 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 			w.Images.Locked = map[string]image.Locks{srcPath: {Open: true, Writes: true}}
 		}, api.CodeVolumeInUse, "a QEMU of this host or of another has /old/vol.raw open for writing"},
 		{"libvirt away", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Disconnect() }, api.CodeHypervisorUnavailable, "nothing was changed"},
-		{"registry away", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Registry.SetDown(true) }, api.CodeRegistryUnavailable, ""},
+		{"registry away", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Registry.SetDown(true) }, api.CodeRegistryUnavailable, "nothing was changed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -87,10 +88,25 @@ func Refused(err error) error {
 		return api.Errorf(api.CodeHypervisorUnavailable, "libvirt cannot tell which disks every domain of this host has: %v; nothing was changed; it is refused until each can be read (virsh dumpxml) or is gone", unreadable)
 	case errors.Is(err, hv.ErrUnavailable):
 		return NoHypervisor(err)
+	case Away(err):
+		return withoutRegistry(err)
 	case errors.Is(err, context.DeadlineExceeded): // the hypervisor's calls have their own timeout
 		return api.Errorf(api.CodeRegistryUnavailable, "the registry does not answer; nothing was changed")
 	}
 	return err
+}
+
+const needsRegistry = "volferryd of this host needs the registry, and nothing was changed: "
+
+// withoutRegistry returns the refusal of a request because the registry does not answer this host.
+func withoutRegistry(err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) || strings.HasPrefix(e.Message, needsRegistry) {
+		return err
+	}
+	out := *e
+	out.Message = fmt.Sprintf("%s%s; on the registry's machine `%s` shows more", needsRegistry, e.Message, shell.Line("systemctl", "status", "volferry-registry"))
+	return &out
 }
 
 // Lost reports whether err means that an op has lost the right to its object: the host was fenced,
