@@ -82,6 +82,9 @@ func (m *Manager) changed(opID string) {
 }
 
 func (m *Manager) finished(st op.Status) {
+	if move.GoalOf(st.Op.Kind) != "" {
+		m.env.Move.ForgetProgress(st.Op.Group)
+	}
 	for _, key := range st.Op.Keys {
 		m.opEnds.Notify(key)
 	}

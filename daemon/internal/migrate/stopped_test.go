@@ -211,3 +211,25 @@ func TestACopyThatGoesOnDoesNotCountTheTimeForWhichItHadStopped(t *testing.T) {
 		d.until(mig.ID, api.MigrationCompleted)
 	})
 }
+
+// The complete begins with a step that may show its own progress, and would show the end of the
+// verification of the copy as a second one.
+func TestTheProgressOfACopyIsNotShownForTheNextOp(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig, letGo := d.copying()
+		shown := func() bool {
+			_, ok := d.manager().env.Move.Progress(&move.Spec{MigrationID: mig.ID})
+			return ok
+		}
+		pass(time.Second)
+		if !shown() {
+			t.Error("the copy shows no progress")
+		}
+		letGo()
+		d.until(mig.ID, api.MigrationCopied)
+		pass(time.Second)
+		if shown() {
+			t.Error("the copy is over, and its progress is still shown")
+		}
+	})
+}

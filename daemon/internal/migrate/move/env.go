@@ -145,6 +145,10 @@ func (e *Env) Progress(s *Spec) (p Progress, ok bool) {
 	return p, ok
 }
 
+// ForgetProgress removes the progress of a migration's op, which is finished: the next op must not
+// show it as its own.
+func (e *Env) ForgetProgress(migrationID string) { e.progress.Clear(migrationID) }
+
 // waitShutdown is the wait reason of a switch that would begin while the daemon stops. The switch
 // continues after the daemon's next start.
 const waitShutdown = "shutdown"
