@@ -47,3 +47,14 @@ var (
 	// ErrUnsupported: the hypervisor permanently refuses this disk or this call.
 	ErrUnsupported = errors.New("unsupported by the hypervisor")
 )
+
+// NotPortableError is an ErrUnsupported: a definition has something of its host that other hosts
+// may not have.
+type NotPortableError struct{ Has string }
+
+func (e *NotPortableError) Error() string {
+	return fmt.Sprintf("%v: the domain leans on its host: its definition has %s", ErrUnsupported, e.Has)
+}
+
+// Unwrap returns ErrUnsupported.
+func (e *NotPortableError) Unwrap() error { return ErrUnsupported }

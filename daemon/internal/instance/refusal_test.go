@@ -197,7 +197,7 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		},
 		"shelve of one that leans on its host": {
 			api.InstanceRunning, "shelve", func(t *testing.T, w *world) { must(t, w.nodes[0].SetLeansOn(web, "a GPU")) },
-			api.CodeUnsupportedDisk, "a GPU",
+			api.CodeUnsupportedDisk, "cannot shelve instance web: its definition has a GPU, which other hosts may not have; take that out of the definition, or only stop the instance, which stays on this host then: `volferryctl instance stop web`",
 		},
 		"shelve with a disk that is encrypted since": {
 			api.InstanceStopped, "shelve", func(t *testing.T, w *world) {

@@ -77,7 +77,7 @@ func (f *Fake) DomainDefinition(ctx context.Context, id string) (hv.DomainDefini
 
 func (d *definition) checkPortable() error {
 	if d.LeansOn != "" {
-		return fmt.Errorf("%w: the domain leans on its host: %s", hv.ErrUnsupported, d.LeansOn)
+		return &hv.NotPortableError{Has: d.LeansOn}
 	}
 	for i := range d.Config {
 		if disk := &d.Config[i]; isDrive(disk) && len(disk.Chain) > 0 {

@@ -58,7 +58,7 @@ func (e *Env) CheckShelve(ctx context.Context, in *ShelveInput, inst api.Instanc
 	}
 	_, err = e.definitions.DomainDefinition(ctx, inst.ID)
 	if errors.Is(err, hv.ErrUnsupported) {
-		return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: %v", inst.Name, err)
+		return in.Refusal(verb, err)
 	}
 	return request.HV(err)
 }

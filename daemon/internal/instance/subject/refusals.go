@@ -5,6 +5,7 @@ package subject
 import (
 	"cmp"
 	"errors"
+	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -41,7 +42,11 @@ func (s *Subject) Refusal(verb string, err error) error {
 	cannot := func(code api.Code, why string) error {
 		return api.Errorf(code, "cannot %s instance %s: %s", verb, s.InstanceName, why)
 	}
+	foreign, leans := errors.AsType[*hv.NotPortableError](err)
 	switch {
+	case leans && verb == "shelve":
+		return cannot(api.CodeUnsupportedDisk, fmt.Sprintf("its definition has %s, which other hosts may not have; take that out of the definition, or only stop the instance, which stays on this host then: `%s`",
+			foreign.Has, shell.Line("volferryctl", "instance", "stop", s.InstanceName)))
 	case errors.Is(err, hv.ErrGuarded):
 		return cannot(api.CodeInstanceBusy, err.Error())
 	case errors.Is(err, hv.ErrInUse):

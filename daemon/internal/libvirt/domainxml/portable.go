@@ -248,5 +248,5 @@ func checkPath(place, value string) error {
 
 // LeansOn returns the error for a definition that depends on its host.
 func LeansOn(format string, args ...any) error {
-	return fmt.Errorf("%w: the domain leans on its host: its definition has %s", hv.ErrUnsupported, fmt.Sprintf(format, args...))
+	return &hv.NotPortableError{Has: fmt.Sprintf(format, args...)}
 }
