@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 	"github.com/volferry/volferry/daemon/internal/connector/pools"
 	"github.com/volferry/volferry/daemon/internal/programs"
+	"github.com/volferry/volferry/internal/settings"
 )
 
 // optionsTimeout is how long a connector may take to inspect its pool while a person waits.
@@ -38,7 +39,7 @@ func checkConfig(ctx context.Context, cfg *config.Config, stdout, stderr io.Writ
 	for _, w := range warnings {
 		_, _ = fmt.Fprintln(stderr, "warning:", w)
 	}
-	answer := "the configuration is right"
+	answer := settings.Right(cfg.NoFile)
 	if len(warnings) > 0 {
 		answer += ", but for the warnings"
 	}

@@ -84,7 +84,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		if err := cfg.check(); err != nil {
 			return err
 		}
-		fmt.Fprintln(stdout, "the configuration is right")
+		fmt.Fprintln(stdout, settings.Right(cfg.noFile))
 		return nil
 	}
 	log, err := service.NewLogger(stderr, cfg.LogLevel)

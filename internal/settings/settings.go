@@ -26,7 +26,9 @@ type Program struct {
 	// Usage is the text before the flags in --help.
 	Usage string
 	// File is the default of --config. The default file may be absent.
-	File   string
+	File string
+	// NoFile, if not nil, is called if the default file is absent.
+	NoFile func(path string)
 	Stderr io.Writer
 }
 
@@ -59,7 +61,12 @@ func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *f
 	named := false
 	given.Visit(func(f *flag.Flag) { named = named || f.Name == "config" })
 	cfg = defaults()
-	if err := readFile(file, named, cfg); err != nil {
+	switch err := readFile(file, cfg); {
+	case errors.Is(err, fs.ErrNotExist) && !named:
+		if p.NoFile != nil {
+			p.NoFile(file)
+		}
+	case err != nil:
 		return nil, nil, err
 	}
 	// The flags again, over the values of the file.
@@ -85,12 +92,18 @@ func PrintFlags(set *flag.FlagSet) {
 	}
 }
 
-// readFile reads the file into cfg. It must exist if --config named it.
-func readFile(path string, named bool, cfg any) error {
-	meta, err := toml.DecodeFile(path, cfg)
-	if errors.Is(err, fs.ErrNotExist) && !named {
-		return nil
+// Right returns the result of check-config for a right configuration. noFile is the path of the
+// absent default file, or "".
+func Right(noFile string) string {
+	if noFile != "" {
+		return "the configuration is right: there is no file " + noFile + ", so the defaults apply"
 	}
+	return "the configuration is right"
+}
+
+// readFile reads the file into cfg.
+func readFile(path string, cfg any) error {
+	meta, err := toml.DecodeFile(path, cfg)
 	if err != nil {
 		if said := wrongType.ReplaceAllStringFunc(err.Error(), sayType); said != err.Error() {
 			err = errors.New(said)

@@ -69,6 +69,23 @@ func TestOnlyTheFileThatNobodyNamedMayBeAbsent(t *testing.T) {
 	}
 }
 
+func TestTheProgramHearsOfADefaultFileThatIsAbsent(t *testing.T) {
+	absent := filepath.Join(t.TempDir(), "absent.toml")
+	var heard []string
+	p := settings.Program{File: absent, Stderr: new(bytes.Buffer), NoFile: func(path string) { heard = append(heard, path) }}
+	for _, args := range [][]string{{"--config", file(t, "size = 2")}, nil} {
+		if _, _, err := settings.Load(p, args, defaults, flags); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(heard) != 1 || heard[0] != absent {
+		t.Errorf("absent files: %q, want %q once", heard, absent)
+	}
+	if got := settings.Right(absent); !strings.Contains(got, "there is no file "+absent) || !strings.Contains(got, "the defaults apply") {
+		t.Errorf("check-config says %q", got)
+	}
+}
+
 func TestAKeyThatNobodyKnowsIsNamed(t *testing.T) {
 	_, _, err := load(t, new(bytes.Buffer), "--config", file(t, "color = \"red\"\n"))
 	if err == nil || !strings.Contains(err.Error(), "color") {

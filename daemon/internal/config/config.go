@@ -99,6 +99,8 @@ type Config struct {
 	// ConnectorPools are the pools of connectors, by name.
 	ConnectorPools map[string]connector.PoolConfig `toml:"connector_pools"`
 
+	// NoFile is the path of the default file if it is absent, otherwise "".
+	NoFile string
 	// HostID is set once it is known, from the state directory or the certificate.
 	HostID string
 }
@@ -138,11 +140,13 @@ func Default() *Config {
 
 // Load reads the file and then the flags. The flags have precedence.
 func Load(args []string, stderr io.Writer) (*Config, error) {
-	program := settings.Program{Name: "volferryd", Usage: usage, File: defaultConfigFile, Stderr: stderr}
+	noFile := ""
+	program := settings.Program{Name: "volferryd", Usage: usage, File: defaultConfigFile, Stderr: stderr, NoFile: func(path string) { noFile = path }}
 	cfg, rest, err := settings.Load(program, args, Default, (*Config).flags)
 	if err != nil {
 		return nil, err
 	}
+	cfg.NoFile = noFile
 	if len(rest) > 0 {
 		return nil, settings.Usagef("there is no use for the argument %q; see volferryd --help", rest[0])
 	}
