@@ -26,7 +26,7 @@ const downloads = "/srv/www"
 // A reader with a fresh Debian follows the tutorial word for word: its volume moves under
 // the writes of its guest, a move is taken back, the pool is empty, and no line that the
 // guest had on stable storage is lost. What cannot be in a machine without a network is
-// stood in for: the build of the packages, and Debian's image and wget.
+// stood in for: the build of the packages, Debian's lists of packages, its image and wget.
 func TestTutorialWordForWord(t *testing.T) {
 	leftToTestHosts(t)
 	t.Parallel()
@@ -46,6 +46,7 @@ func TestTutorialWordForWord(t *testing.T) {
 				_, err := m.Script(ctx, "rm -rf "+sources+"/dist; cp -r /srv/packages "+sources+"/dist")
 				return err
 			},
+			"apt update": func(context.Context, string) error { return nil },
 			"virsh console tour": func(context.Context, string) error {
 				tour.console = openConsole(t.Context(), t, m, "virsh console tour")
 				return nil
@@ -53,7 +54,7 @@ func TestTutorialWordForWord(t *testing.T) {
 		},
 		Words: map[string]string{},
 	})
-	p.does(t, "apt install", "make packages", "volferryctl doctor", "virsh pool-define-as", "wget")
+	p.does(t, "apt update\napt install", "make packages", "volferryctl doctor", "virsh pool-define-as", "wget")
 	definition := strings.Replace(p.next(t, "<domain type='kvm'>").Text, "type='kvm'", "type='qemu'", 1) // as the page says
 	if err := os.WriteFile(m.Path(sources+"/tour.xml"), []byte(definition), 0o600); err != nil {
 		t.Fatal(err)
