@@ -42,6 +42,8 @@ debian() {
 	[ "$suite" = "$release" ] || set -- --aptopt="APT::Default-Release \"$suite\"" \
 		--setup-hook="sed -n 's/ $release main/ $suite main/p' \"\$1/etc/apt/sources.list\" >\"\$1/etc/apt/sources.list.d/backports.list\""
 	mmdebstrap --quiet --variant=minbase --include="$include" "$@" "$release" "$dir" ${mirror:+"$mirror"}
+	# On a busy machine a program of the root may still hold it when mmdebstrap ends.
+	! mountpoint -q "$dir/proc" || umount --lazy "$dir/proc"
 }
 
 # root_stamp SCRIPT is another one when the script, this file, the release or the directory is: a

@@ -17,7 +17,7 @@ import (
 // point, so that the daemon, the registry, libvirtd and QEMU see it jump in each step.
 func TestStorageAClockThatJumpsInEveryStepChangesNothing(t *testing.T) {
 	if !onStorage() {
-		t.Skip("SKIPPED: it sets the clock of the machine; make test-storage-all runs it in a machine of its own")
+		t.Skip("SKIPPED: it sets the clock of the machine; make test-storage runs it in a machine of its own")
 	}
 	for _, c := range asks {
 		t.Run(c.name, func(t *testing.T) {

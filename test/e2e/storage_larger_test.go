@@ -12,6 +12,7 @@ var largerOnes = []string{"LARGER_THIN", "LARGER_MULTIPATH", "LARGER_NVME"}
 
 func TestStorageAGuestWritesWhileItMovesToTheBeginningOfALargerDeviceOfEachKindAndBack(t *testing.T) {
 	g := storageGuest(t)
+	largerOnes := ofThisMachine(t, largerOnes)
 	for _, kind := range largerOnes {
 		device := storageDevice(t, kind)
 		putEnd(t, device)

@@ -45,7 +45,7 @@ func (g *inState) goesRound(t *testing.T) {
 			g.assertAt(t, v.Dst.Path)
 		})
 	}
-	for _, kind := range round {
+	for _, kind := range ofThisMachine(t, round) {
 		goes(kind, "--to-path", storageDevice(t, kind))
 	}
 	goes("a file", "--to-pool", "b")

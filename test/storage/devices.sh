@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs in a virtual machine of test/vm: makes its storage and then runs a command, which finds
-# the devices by variables of its environment. The disks of the machine are: vda a physical volume
-# of LVM, vdb and vdc what iSCSI and NVMe over TCP export, vdd /var, vde the volume group "rounding",
-# vdf to vdj what targets export with which there is no session.
+# the devices by variables of its environment. The disks of the machine are in DISKS: a physical volume
+# of LVM, what iSCSI and NVMe over TCP export, /var, the volume group "rounding", and five
+# that targets export with which there is no session. A kernel without NVMe over TCP has none of its devices.
 #
 #   THICK, THICK2  logical volumes            THIN, THIN2  thin ones, of the pool vg/pool
 #   MULTIPATH      an iSCSI LUN by two paths  NVME         a namespace by two paths
@@ -38,31 +38,36 @@
 set -eu
 
 iqn=iqn.2026-11.test.volferry
-nqn=nqn.2026-11.test.volferry
 
-# What is started here is not started by systemd a second time, where that is process 1.
+# What is started here is not started by systemd a second time, where that is process 1. The tests
+# start a libvirtd of their own.
 if [ -d /run/systemd/system ]; then
 	systemctl mask --runtime iscsid.socket iscsid.service multipathd.socket multipathd.service
+	systemctl stop 'libvirtd*' 'virtlogd*' 'virtlockd*'
 fi
+# disk NUMBER prints the path of a disk, from 1.
+disk() { echo "$DISKS" | cut -d ' ' -f "$1"; }
+PV=$(disk 1) ISCSI=$(disk 2) VAR=$(disk 4) ROUNDING=$(disk 5)
 
 ip link set lo up
-mkfs.ext4 -q /dev/vdd
-mkdir -p /mnt/var
-mount /dev/vdd /mnt/var
-cp -a /var/. /mnt/var/
-mount --bind /mnt/var /var # it cannot be moved where systemd has made mounts shared
+if [ "$(findmnt -n -o FSTYPE --target /var)" != ext4 ]; then # the root is in memory
+	mkfs.ext4 -q "$VAR"
+	mkdir -p /mnt/var
+	mount "$VAR" /mnt/var
+	cp -a /var/. /mnt/var/
+	mount --bind /mnt/var /var # it cannot be moved where systemd has made mounts shared
+fi
 
-modprobe -a loop dm_mod dm_delay dm_thin_pool dm_multipath dm_service_time target_core_mod target_core_iblock iscsi_target_mod iscsi_tcp \
-	nvmet nvmet_tcp nvme_tcp tcm_loop
+modprobe -a loop dm_mod dm_delay dm_thin_pool dm_multipath dm_service_time target_core_mod target_core_iblock iscsi_target_mod iscsi_tcp tcm_loop
 mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
 mkdir -p /run/lock /run/lvm
-/lib/systemd/systemd-udevd --daemon
+[ -S /run/udev/control ] || /lib/systemd/systemd-udevd --daemon
 udevadm trigger
 udevadm settle
 
 # LVM, with extents of 4 MiB.
-pvcreate -q /dev/vda
-vgcreate -q vg /dev/vda
+pvcreate -q "$PV"
+vgcreate -q vg "$PV"
 lvcreate -q -y --size 600M --thinpool pool vg
 for name in thin1 thin2; do lvcreate -q -y --virtualsize "${VOLUME_BYTES}b" --thinpool pool --name $name vg; done
 for name in thick1 thick2 lun1 lun2; do lvcreate -q -y --size "${VOLUME_BYTES}b" --name $name vg; done
@@ -71,7 +76,7 @@ for name in larger larger_unit larger_namespace; do lvcreate -q -y --size "${lar
 lvcreate -q -y --virtualsize "${larger_bytes}b" --thinpool pool --name larger_thin vg
 
 # A pool of libvirt whose extents are larger than a volume, and no part of it.
-vgcreate -q --physicalextentsize 48M rounding /dev/vde
+vgcreate -q --physicalextentsize 48M rounding "$ROUNDING"
 
 # unit NAME DISK SERIAL makes a disk a logical unit.
 core=/sys/kernel/config/target/core/iblock_0
@@ -100,7 +105,7 @@ export_units() {
 
 # LUNs over iSCSI, by two addresses, each as one device of multipath.
 export MULTIPATH_DISK=multipath_disk
-dmsetup create $MULTIPATH_DISK --table "0 $(blockdev --getsz /dev/vdb) linear /dev/vdb 0"
+dmsetup create $MULTIPATH_DISK --table "0 $(blockdev --getsz "$ISCSI") linear $ISCSI 0"
 unit first /dev/mapper/$MULTIPATH_DISK 0badcafe1234
 unit larger /dev/vg/larger_unit 0badcafe1235
 export_units $iqn "127.0.0.3 127.0.0.4" "first larger"
@@ -114,7 +119,7 @@ cat >/etc/multipath.conf <<-'END'
 		find_multipaths no
 	}
 	blacklist {
-		devnode "^(loop|nbd|nvme|vd)"
+		devnode "^(loop|nbd|nvme|vd|ubd)"
 		wwid "^360014050dec0de"
 	}
 	overrides {
@@ -126,9 +131,9 @@ iscsiadm --mode node --login
 udevadm settle
 
 # The WWID of such a unit is made of its serial number.
-unit second /dev/vdf 0badcafe0001
-unit third /dev/vdg 0badcafe0002
-unit fourth /dev/vdh 0badcafe0003
+unit second "$(disk 6)" 0badcafe0001
+unit third "$(disk 7)" 0badcafe0002
+unit fourth "$(disk 8)" 0badcafe0003
 export UNIT_IQN=$iqn.connector SINGLE_IQN=$iqn.single
 export_units $UNIT_IQN "127.0.0.1 127.0.0.2" "second third"
 export_units $SINGLE_IQN 127.0.0.1 fourth
@@ -151,45 +156,6 @@ export LUN=$group/lun/lun_0 LUN_UNIT=$core/lun1 LUN_UNIT2=$core/lun2
 ln -s $LUN_UNIT $LUN/unit
 udevadm settle
 
-# Namespaces over NVMe/TCP, by two addresses; the kernel makes each one device. And another
-# subsystem, with two of them, by two others.
-nvmet=/sys/kernel/config/nvmet
-for n in 1 2 5 6; do
-	port=$nvmet/ports/$n
-	mkdir -p $port
-	echo 127.0.0.$n >$port/addr_traddr
-	echo tcp >$port/addr_trtype
-	echo 4420 >$port/addr_trsvcid
-	echo ipv4 >$port/addr_adrfam
-done
-
-# export_namespaces NQN PORTS DISKS exports disks.
-export_namespaces() {
-	subsystem=$nvmet/subsystems/$1
-	mkdir -p "$subsystem"
-	echo 1 >"$subsystem/attr_allow_any_host"
-	n=1
-	for disk in $3; do
-		mkdir "$subsystem/namespaces/$n"
-		printf '%s' "$disk" >"$subsystem/namespaces/$n/device_path"
-		echo 1 >"$subsystem/namespaces/$n/enable"
-		n=$((n + 1))
-	done
-	for n in $2; do ln -s "$subsystem" "$nvmet/ports/$n/subsystems/"; done
-}
-mkdir -p /etc/nvme
-nvme gen-hostnqn >/etc/nvme/hostnqn
-cat /proc/sys/kernel/random/uuid >/etc/nvme/hostid
-export_namespaces $nqn "5 6" "/dev/vdc /dev/vg/larger_namespace"
-for n in 5 6; do nvme connect --transport tcp --traddr 127.0.0.$n --trsvcid 4420 --nqn $nqn; done
-export NAMESPACE_NQN=$nqn.connector
-export_namespaces $NAMESPACE_NQN "1 2" "/dev/vdi /dev/vdj"
-# namespace NQN NUMBER prints the name that a namespace has once it is connected.
-namespace() { echo "$by_id/nvme-uuid.$(cat "$nvmet/subsystems/$1/namespaces/$2/device_uuid")"; }
-NAMESPACE=$(namespace $NAMESPACE_NQN 1)
-NAMESPACE2=$(namespace $NAMESPACE_NQN 2)
-export NAMESPACE NAMESPACE2
-
 # until_there NAME waits for a device that the kernel or a daemon makes, and prints its name.
 until_there() {
 	for _ in $(seq 300); do
@@ -201,9 +167,14 @@ until_there() {
 }
 MULTIPATH=$(until_there "$by_id/dm-uuid-mpath-$(wwid 0badcafe1234)")
 LARGER_MULTIPATH=$(until_there "$by_id/dm-uuid-mpath-$(wwid 0badcafe1235)")
-NVME=$(until_there "$(namespace $nqn 1)")
-LARGER_NVME=$(until_there "$(namespace $nqn 2)")
-export MULTIPATH LARGER_MULTIPATH NVME LARGER_NVME LARGER_NVME_AT=$nvmet/subsystems/$nqn/namespaces/2
+export MULTIPATH LARGER_MULTIPATH
+
+if modprobe -a nvmet nvmet_tcp nvme_tcp 2>/dev/null; then
+	# shellcheck source=test/storage/nvme.sh
+	. "$(dirname "$0")/nvme.sh"
+else
+	echo 'this kernel has no NVMe over TCP'
+fi
 
 # The server lets clients take up again what they had for ten seconds and not for ninety.
 modprobe -a nfsd nfs

@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/test/vm/suite"
 )
 
-// Debian's kernel has quotas of users, groups and projects on ext4 and XFS.
+// The kernel of the machine has quotas of users, groups and projects on ext4 and XFS.
 func TestQuotasAreReadOfTheKernel(t *testing.T) {
-	machine, programs := vm.NewEmulated(t), t.TempDir()
+	machine, programs := vm.NewUserMode(t, vm.Unconfined), t.TempDir()
 	suite.Build(t, "test", "-c", "-o", filepath.Join(programs, "quota.test"), "../../daemon/internal/quota")
 	err := machine.Run(t.Context(), t.TempDir(), vm.Config{
 		Shares:  []vm.Share{{Host: programs, Share: boot.Share{Tag: "programs", Path: "/programs"}}},

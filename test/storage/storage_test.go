@@ -19,26 +19,28 @@ const volumeBytes = 64 << 20
 // runVariable is a pattern of the tests that run; without it all of storage do.
 const runVariable = "VOLFERRY_STORAGE_RUN"
 
+// The user-mode machine is as fast as this host, and has all kinds but NVMe over TCP. The tools of
+// LVM, and of iSCSI with multipath, do under the unit of the connectors what the protocol wants.
 func TestVolumesOnEachKindOfDevice(t *testing.T) {
-	runTests(t, cmp.Or(os.Getenv(runVariable), "^TestStorage"), false)
+	runTests(t, vm.NewUserMode(t, vm.Unconfined), "^TestStorage", "VOLFERRY_LAB_SLOWNESS=2", connectorsUnit)
 }
 
-// The tools of LVM, of iSCSI with multipath and of NVMe over TCP do under the unit of the
-// connectors what the protocol wants.
-func TestConnectorsKeepToTheProtocolUnderTheirUnit(t *testing.T) {
-	runTests(t, cmp.Or(os.Getenv(runVariable), "^TestStorageThe(ConnectorOf|Example).*KeepsToTheProtocol"), true,
-		"VOLFERRY_CONNECTORS_UNIT=/source/systemd/volferryd-connectors.service")
+func TestVolumesOnNamespacesOfNVMe(t *testing.T) {
+	runTests(t, vm.NewEmulated(t), "^TestStorage(ARunningGuestMovesFromEachKind$|.*(NVMe|Namespace))", "VOLFERRY_LAB_SLOWNESS=5", connectorsUnit)
 }
 
-// runTests runs the tests of package e2e that have these names in a machine with devices, with
-// systemd or without it.
-func runTests(t *testing.T, names string, systemd bool, env ...string) {
+const connectorsUnit = "VOLFERRY_CONNECTORS_UNIT=/source/systemd/volferryd-connectors.service"
+
+// runTests runs the tests of package e2e that have these names, or the names of runVariable, in a
+// machine with devices and systemd.
+func runTests(t *testing.T, machine vm.Machine, names string, env ...string) {
 	t.Helper()
-	suite.Run(t, vm.NewEmulated(t), suite.Config{
+	t.Parallel()
+	suite.Run(t, machine, suite.Config{
 		Script:    "test/storage/devices.sh",
-		Names:     names,
-		Env:       append([]string{"VOLUME_BYTES=" + strconv.Itoa(volumeBytes), "TMPDIR=/var/tmp", "VOLFERRY_LAB_SLOWNESS=5"}, env...),
+		Names:     cmp.Or(os.Getenv(runVariable), names),
+		Env:       append([]string{"VOLUME_BYTES=" + strconv.Itoa(volumeBytes), "TMPDIR=/var/tmp"}, env...),
 		DiskBytes: append([]int64{2 << 30, volumeBytes, volumeBytes, 1 << 30, 512 << 20}, slices.Repeat([]int64{volumeBytes}, 5)...),
-		Systemd:   systemd,
+		Systemd:   true,
 	})
 }

@@ -10,8 +10,7 @@ type Config struct {
 	// Shares are directories of this host that the machine sees. It may write to those that
 	// say so, and what it writes to the others is in its memory.
 	Shares []Share
-	// DiskBytes are the sizes of its disks, which are empty: vda, vdb and so on, or ubdb, ubdc and
-	// so on in a UserMode machine.
+	// DiskBytes are the sizes of its disks, which are empty. Machine.Disk has their paths.
 	DiskBytes []int64
 	// MemoryMiB is 3 GiB if it is 0.
 	MemoryMiB int

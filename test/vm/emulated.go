@@ -33,6 +33,9 @@ func NewEmulated(tb testing.TB) *Emulated {
 	return &Emulated{root: filepath.Join(requireCache(tb, "VOLFERRY_VM_CACHE", "vm", "test/vm/install.sh"), "root")}
 }
 
+// Disk implements Machine.
+func (m *Emulated) Disk(n int) string { return "/dev/vd" + string(rune('a'+n)) }
+
 // Run implements Machine.
 func (m *Emulated) Run(ctx context.Context, dir string, cfg Config, out io.Writer) error {
 	kernel, err := kernelOf(m.root)

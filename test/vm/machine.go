@@ -32,6 +32,8 @@ type Machine interface {
 	// What the command and the kernel print goes to out. Dir is an empty directory, for the
 	// machine's disks.
 	Run(ctx context.Context, dir string, cfg Config, out io.Writer) error
+	// Disk is the path in the machine of the disk with this number in Config.DiskBytes, from 0.
+	Disk(n int) string
 }
 
 // ExitError says that the command has ended, and not well.

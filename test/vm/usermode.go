@@ -23,6 +23,8 @@ type SecurityModule string
 const (
 	AppArmor SecurityModule = "apparmor"
 	SELinux  SecurityModule = "selinux"
+	// Unconfined is a kernel with neither.
+	Unconfined SecurityModule = "none"
 )
 
 // UserMode is a machine of user-mode Linux: its kernel is a process of this host, and so it is as
@@ -47,8 +49,17 @@ func NewUserMode(tb testing.TB, security SecurityModule) *UserMode {
 }
 
 // withLibrary mounts the C library of the kernel's release over the one of this host, for the
-// kernel alone, and runs the kernel.
-const withLibrary = `mount --bind "$1" "$2" && shift 2 && exec "$@"`
+// kernel alone, and runs the kernel. The mounts of other tests must not stay in its namespace: they
+// would keep the loop devices of these tests.
+const withLibrary = `set -e
+mount --make-rprivate /
+grep '^/dev/loop' /proc/self/mounts | cut -d ' ' -f 2 | xargs -r umount --lazy
+mount --bind "$1" "$2"
+shift 2
+exec "$@"`
+
+// Disk implements Machine. The machine's root is on its first disk.
+func (m *UserMode) Disk(n int) string { return "/dev/ubd" + string(rune('b'+n)) }
 
 // Run implements Machine.
 func (m *UserMode) Run(ctx context.Context, dir string, cfg Config, out io.Writer) error {
@@ -84,6 +95,8 @@ func (m *UserMode) Run(ctx context.Context, dir string, cfg Config, out io.Write
 		args = append(args, "security=apparmor", "apparmor=1")
 	case SELinux:
 		args = append(args, "security=selinux", "selinux=1", "enforcing=1", "audit_backlog_limit=8192")
+	case Unconfined:
+		args = append(args, "apparmor=0", "selinux=0")
 	}
 	cmd := exec.CommandContext(ctx, "sh", args...)
 	cmd.Env = append(os.Environ(), "TMPDIR=/dev/shm") // for the machine's memory

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/volferry/volferry/test/lab"
@@ -26,7 +27,8 @@ type Config struct {
 	Names string
 	// Env are more variables of the tests.
 	Env []string
-	// DiskBytes and Systemd go into vm.Config as they are.
+	// DiskBytes and Systemd go into vm.Config as they are. Script and tests find the paths of the
+	// disks in the variable DISKS.
 	DiskBytes []int64
 	Systemd   bool
 }
@@ -52,7 +54,11 @@ func Run(t *testing.T, machine vm.Machine, cfg Config) {
 	if testing.Short() {
 		args = append(args, "-test.short")
 	}
-	env := []string{"VOLFERRY_LAB=require", "VOLFERRY_LAB_CACHE=/source/.cache/lab", "VOLFERRY_LAB_GUEST=/programs/guest"}
+	disks := make([]string, len(cfg.DiskBytes))
+	for i := range disks {
+		disks[i] = machine.Disk(i)
+	}
+	env := []string{"DISKS=" + strings.Join(disks, " "), "VOLFERRY_LAB=require", "VOLFERRY_LAB_CACHE=/source/.cache/lab", "VOLFERRY_LAB_GUEST=/programs/guest"}
 	err = machine.Run(t.Context(), dir, vm.Config{
 		Shares: []vm.Share{
 			{Host: top, Share: boot.Share{Tag: "source", Path: "/source"}},
