@@ -48,6 +48,7 @@ var idleHosts struct {
 func sharedHost(t *testing.T) *host {
 	t.Helper()
 	requireParallel(t)
+	lab.NothingDenied(t)
 	h := takeIdle()
 	if h == nil {
 		dir, err := os.MkdirTemp("", "vfe2e-") //nolint:usetesting // it outlives the test
@@ -122,7 +123,6 @@ func requireParallel(t *testing.T) {
 	lab.Require(t)
 	t.Parallel()
 	crash.LeftToAnotherSeed(t)
-	lab.NothingDenied(t)
 }
 
 // tempDirOf is a directory for a host of this test alone. Nothing in it is in use when the
@@ -137,6 +137,7 @@ func tempDirOf(t *testing.T) string {
 // startHostIn is startHost in a directory of the test.
 func startHostIn(t *testing.T, dir string) *host {
 	t.Helper()
+	lab.NothingDenied(t)
 	h := openHost(t, dir)
 	t.Cleanup(func() {
 		if t.Failed() {

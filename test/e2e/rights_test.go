@@ -172,15 +172,7 @@ func TestAVolumeMovesWhereLibvirtGivesQEMUNoImage(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(conf), 0o755), os.WriteFile(conf, []byte(settings), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	h := openHost(t, dir)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(h.Logs())
-		}
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	h := startHostIn(t, dir)
 	qemu, err := user.Lookup("libvirt-qemu")
 	if err != nil {
 		t.Fatal(err)
