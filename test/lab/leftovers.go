@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"encoding/xml"
 	"fmt"
@@ -135,6 +136,13 @@ func (c *Connection) domainLeftovers(ctx context.Context, domain string) ([]stri
 	return found, nil
 }
 
+// isAsked reports whether libvirtd has started a QEMU to ask for its features, as it does after its
+// own start. On a busy machine such a process lives for some seconds.
+func isAsked(pid int) bool {
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err != nil || bytes.Contains(args, []byte("\x00-machine\x00none,"))
+}
+
 // strayGuests finds QEMU processes that libvirtd has no pid file for.
 func (l *Libvirtd) strayGuests() ([]string, error) {
 	known := make(map[int]bool)
@@ -157,7 +165,7 @@ func (l *Libvirtd) strayGuests() ([]string, error) {
 	}
 	var found []string
 	for _, p := range procs {
-		if strings.HasPrefix(p.name, "qemu") && !known[p.pid] {
+		if strings.HasPrefix(p.name, "qemu") && !known[p.pid] && !isAsked(p.pid) {
 			found = append(found, fmt.Sprintf("process %d (%s) belongs to no domain", p.pid, p.name))
 		}
 	}
