@@ -19,11 +19,7 @@ func OutcomeText(m *api.Migration) []string {
 	case api.MigrationCompleted:
 		return completedText(m)
 	case api.MigrationCancelled:
-		end := "nothing more is written to " + dst
-		if m.Dst.Pool != "" && m.Remark == "" && !m.LedByRegistry() {
-			end = dst + ", which the move had made, was deleted" // otherwise the remark describes the image that stays
-		}
-		lines := []string{fmt.Sprintf("Cancelled: volume %s stays at %s; %s.", name, src, end)}
+		lines := []string{fmt.Sprintf("Cancelled: volume %s stays at %s; nothing more is written to %s.", name, src, dst)}
 		if m.Remark != "" {
 			lines = append(lines, "  note      "+m.Remark)
 		}
