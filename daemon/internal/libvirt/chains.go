@@ -129,7 +129,7 @@ func (ch *chains) holding(ctx context.Context, id, path string) (held func() tim
 		took := all()
 		select {
 		case closed := <-answer:
-			return took - closed
+			return max(0, took-closed)
 		case <-time.After(openedBound):
 			return took
 		}

@@ -214,8 +214,8 @@ type About struct {
 	Context string `json:"context,omitempty"`
 }
 
-// ClosedFor waits openPoll between two looks, or a part of the time that has passed.
-const openPoll, openPart = 2 * time.Millisecond, 50
+// ClosedFor waits openPoll between two looks and, the longer it lasts, up to maxOpenPoll.
+const openPoll, maxOpenPoll, openPart = 2 * time.Millisecond, 50 * time.Millisecond, 50
 
 // ClosedFor waits until a process has an image open, and returns how long it certainly had not,
 // from the call on. The error is os.ErrNotExist if the process ends.
@@ -231,7 +231,7 @@ func (d Dir) ClosedFor(ctx context.Context, pid int, image Image) (time.Duration
 		select {
 		case <-ctx.Done():
 			return closed, ctx.Err()
-		case <-time.After(max(openPoll, looked/openPart)):
+		case <-time.After(min(max(openPoll, looked/openPart), maxOpenPoll)):
 		}
 	}
 }
