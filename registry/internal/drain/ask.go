@@ -180,7 +180,13 @@ func (l *Loop) heard(ctx context.Context, d api.Drain, v api.DrainVolume, status
 }
 
 func (l *Loop) refused(ctx context.Context, d api.Drain, v api.DrainVolume, refused *api.Error) error {
-	if passes(refused) {
+	stands, err := l.stands(ctx, refused)
+	switch {
+	case err != nil:
+		return err
+	case stands:
+		return l.settle(ctx, d, v, api.DrainVolumeSkipped, refused)
+	case passes(refused):
 		return l.putOff(ctx, d, v, refused)
 	}
 	leaves, later, err := l.leaving(ctx, d, v, refused)
@@ -194,6 +200,19 @@ func (l *Loop) refused(ctx context.Context, d api.Drain, v api.DrainVolume, refu
 		return l.settle(ctx, d, v, api.DrainVolumeMoving, nil)
 	}
 	return l.settle(ctx, d, v, api.DrainVolumeSkipped, refused)
+}
+
+// stands reports whether the reason of a refusal is a migration that does not end by itself.
+func (l *Loop) stands(ctx context.Context, refused *api.Error) (bool, error) {
+	named, _ := refused.Details["migration_id"].(string)
+	if !passes(refused) || named == "" {
+		return false, nil
+	}
+	m, err := l.cfg.Migrations.Get(ctx, named, store.Viewer{})
+	if api.CodeOf(err) == api.CodeNotFound {
+		return false, nil
+	}
+	return m.State == api.MigrationNeedsOperator || m.State == api.MigrationOrphaned, err
 }
 
 // leaving returns the migration that takes the volume out of the pool for another requester, if
