@@ -29,7 +29,7 @@ func instanceMigrateCommand() *cli.Command {
 		Description: "The instance stays on its host, and may run. Each volume is moved as by 'volume migrate', in the\n" +
 			"order of 'instance show'. If one of them cannot be moved, the command is refused before the first\n" +
 			"move. The command stops at the first move that fails; if you run it again, it moves the remaining\n" +
-			"volumes. With --no-wait all moves start at once.\n\n" +
+			"volumes. With --no-wait the moves start at once, if the host permits that.\n\n" +
 			"For example: " + session.Program + " instance migrate web1 --to-pool fast --dry-run",
 		Flags: []cli.Flag{cmdline.FindFlag(all, "to-pool"), cmdline.FindFlag(all, "bandwidth"), paceFlag(), cmdline.FindFlag(all, "delete-source"), cmdline.FindFlag(all, "checkpoints"), dryRunFlag()},
 	}

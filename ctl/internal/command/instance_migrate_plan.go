@@ -71,7 +71,22 @@ func planInstance(ctx context.Context, s *session.Session, ref string, target ap
 			p.FreeBytes = v.Plan.FreeBytes
 		}
 	}
+	p.awaitMoving()
 	return p, nil
+}
+
+// awaitMoving makes volumes pending that the host refuses only during a move of this plan.
+func (p *instancePlan) awaitMoving() {
+	for i := range p.Volumes {
+		v := &p.Volumes[i]
+		if v.Error == nil || v.Error.Code != api.CodeInstanceBusy {
+			continue
+		}
+		by, _ := v.Error.Details["migration_id"].(string)
+		if slices.ContainsFunc(p.Volumes, func(o volumePlan) bool { return o.State == planMoving && o.Migration.ID == by }) {
+			v.State, v.Error = planPending, nil
+		}
+	}
 }
 
 func planVolume(ctx context.Context, s *session.Session, id string, target api.MigrationTarget) (volumePlan, error) {
