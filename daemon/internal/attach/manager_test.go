@@ -308,11 +308,12 @@ func TestADetachWhileAnotherDiskMoves(t *testing.T) {
 	for _, c := range []struct {
 		state    hv.State
 		confined bool
-	}{{hv.StateRunning, false}, {hv.StateStopped, true}} {
+		method   string
+	}{{hv.StateRunning, false, api.MethodOverlay}, {hv.StateStopped, true, api.MethodOverlay}, {hv.StateRunning, true, api.MethodMirror}} {
 		inBubble(t, func(t *testing.T, d *daemon) {
 			w := d.world
 			w.attached(t, testAtt, web)
-			w.migrations.open = []api.Migration{{ID: "m", VolumeID: otherAtt, InstanceID: web}}
+			w.migrations.open = []api.Migration{{ID: "m", VolumeID: otherAtt, InstanceID: web, Method: c.method, Src: api.Location{Path: "/old/root.raw"}}}
 			if c.confined {
 				w.Confine("/etc/apparmor.d/libvirt/libvirt-x.files")
 			}

@@ -95,7 +95,7 @@ func TestDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		}, want: api.CodeMigrationActive},
 		"migration of another disk of a confined guest": {state: hv.StateRunning, change: func(_ *testing.T, w *world) {
 			w.Confine("/etc/apparmor.d/libvirt/libvirt-x.files")
-			w.migrations.open = []api.Migration{{ID: "m", VolumeID: otherAtt, InstanceID: web}}
+			w.migrations.open = []api.Migration{{ID: "m", VolumeID: otherAtt, InstanceID: web, Method: api.MethodOverlay, Src: api.Location{Path: "/old/root.raw"}}}
 		}, want: api.CodeInstanceBusy},
 		"migration by the registry": {state: hv.StateRunning, change: func(_ *testing.T, w *world) { w.registry.vol.MigrationID = "m" }, want: api.CodeMigrationActive},
 		"saved":                     {state: hv.StateRunning, change: func(t *testing.T, w *world) { must(t, w.Save(web)) }, want: api.CodeStateForbidden},

@@ -29,7 +29,9 @@ func (d *daemon) withLogs(state hv.State) {
 }
 
 // planOfLogs plans a move of the second volume, which the registry knows only meanwhile.
-func (d *daemon) planOfLogs() error {
+func (d *daemon) planOfLogs() error { d.t.Helper(); return d.planOfLogsTo(toNewPool) }
+
+func (d *daemon) planOfLogsTo(target api.MigrationTarget) error {
 	d.t.Helper()
 	r := d.world.Registry
 	vol := r.CurrentVolume()
@@ -45,7 +47,7 @@ func (d *daemon) planOfLogs() error {
 	}
 	set(logs)
 	defer set(vol)
-	_, err := d.manager().Plan(d.t.Context(), logsVolume, toNewPool)
+	_, err := d.manager().Plan(d.t.Context(), logsVolume, target)
 	return err
 }
 
@@ -72,6 +74,24 @@ func TestASecondVolumeOfAConfinedGuestMovesAfterTheFirst(t *testing.T) {
 		must(t, err)
 		d.until(mig.ID, api.MigrationCancelled)
 		must(t, d.planOfLogs())
+	})
+}
+
+// Neither move has an overlay, so nothing is below one.
+func TestTwoVolumesOfAConfinedGuestAreMirroredAtOnce(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		d.withLogs(hv.StateRunning)
+		d.world.Confine(rulesFile)
+		d.world.Copier.Gate = make(chan struct{})
+		d.world.SetStep(0)
+		id := d.migrateTo(mirrorToNewPool)
+		d.until(id, api.MigrationCopying)
+		must(t, d.planOfLogsTo(mirrorToNewPool))
+		if err := d.planOfLogs(); api.CodeOf(err) != api.CodeInstanceBusy {
+			t.Errorf("a move with an overlay beside a mirror: %v, want instance_busy", err)
+		}
+		d.world.SetStep(8)
+		d.until(id, api.MigrationCompleted)
 	})
 }
 

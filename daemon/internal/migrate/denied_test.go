@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -87,6 +88,34 @@ func TestACancelThatAppArmorWouldDenyStopsNoCopy(t *testing.T) {
 		letGo()
 		d.ends(d.until(mig.ID, api.MigrationCopied), false)
 	})
+}
+
+// libvirt makes the rule when the cancel has ended the block job of the complete.
+func TestACancelDuringTheBlockJobOfAConfinedGuestLeavesTheMoveToItsEnd(t *testing.T) {
+	for _, confined := range []bool{true, false} {
+		inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+			if confined {
+				d.world.Confine(rulesFile)
+			}
+			must(t, d.world.Start(testInstance))
+			d.world.SetStep(0) // jobs make no progress
+			id := d.migrate()
+			d.until(id, api.MigrationCompleting)
+			pass(time.Minute)
+			_, opID, err := d.manager().Cancel(t.Context(), d.call(id))
+			want := api.MigrationCancelled
+			if confined {
+				want = api.MigrationCompleted
+				if api.CodeOf(err) != api.CodePermissionDenied || opID != "" || !strings.Contains(err.Error(), "migration complete "+id) {
+					t.Errorf("op %q, %v; want permission_denied before an op is made, with the command that completes the migration", opID, err)
+				}
+			} else {
+				must(t, err)
+			}
+			d.world.SetStep(8)
+			d.until(id, want)
+		})
+	}
 }
 
 // The rule is made between the call and the cancel's admission.

@@ -79,6 +79,7 @@ func (m *Manager) specFor(ctx context.Context, req StartRequest) (*move.Spec, er
 	return spec, alone.Check(ctx, request.DiskChange{
 		InstanceID: spec.InstanceID, InstanceName: spec.InstanceName,
 		Cannot: "cannot migrate volume " + spec.VolumeName, Prevents: "the end of one move would prevent a cancel of the other",
+		Overlaid: spec.Method == move.MethodOverlay && spec.SrcKind().Path,
 	})
 }
 

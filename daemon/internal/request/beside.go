@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/medium"
 	"github.com/volferry/volferry/internal/shell"
 )
 
@@ -26,7 +27,16 @@ type OneMoveAtATime struct {
 
 // DiskChange is an action on a disk of a guest. Cannot begins its refusal, and Prevents says what
 // would make a cancel impossible.
-type DiskChange struct{ InstanceID, InstanceName, Cannot, Prevents string }
+type DiskChange struct {
+	InstanceID, InstanceName, Cannot, Prevents string
+	// Overlaid: the action is a migration, and the end of another one would prevent its cancel.
+	Overlaid bool
+}
+
+// overlaid reports whether the cancel of a migration writes to an image below an overlay.
+func overlaid(m *api.Migration) bool {
+	return m.Method == api.MethodOverlay && medium.Of(m.Src.Path).Path
+}
 
 // Check refuses an action that would make the cancel of an open migration of the instance
 // impossible. An unknown confinement refuses nothing.
@@ -35,7 +45,9 @@ func (o OneMoveAtATime) Check(ctx context.Context, c DiskChange) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(open, func(m api.Migration) bool { return m.InstanceID == c.InstanceID })
+	i := slices.IndexFunc(open, func(m api.Migration) bool {
+		return m.InstanceID == c.InstanceID && (c.Overlaid || overlaid(&m))
+	})
 	if i < 0 {
 		return nil
 	}

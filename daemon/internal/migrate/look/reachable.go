@@ -113,7 +113,36 @@ func (e *Env) NotDenied(ctx context.Context, s *move.Spec, path, doing string) e
 func (e *Env) MayBringBack(ctx context.Context, s *move.Spec) error {
 	mig := s.ForCommands()
 	instead := fmt.Sprintf("the migration can continue to dst: `%s`, then `%s`; or ", mig.CopyCommand(), mig.CompleteCommand())
-	return e.notDenied(ctx, s, s.Src.Path, "cancel migration "+s.MigrationID, instead)
+	if err := e.notDenied(ctx, s, s.Src.Path, "cancel migration "+s.MigrationID, instead); err != nil {
+		return err
+	}
+	return e.notDeniedAfterJob(ctx, s)
+}
+
+// notDeniedAfterJob refuses a cancel during the block job of a complete, if the end of this job,
+// which the cancel causes, makes the rule against writes to src.
+func (e *Env) notDeniedAfterJob(ctx context.Context, s *move.Spec) error {
+	if !s.Attached() || !medium.Of(s.Src.Path).Path {
+		return nil
+	}
+	denies, err := e.processes.DeniesBelow(ctx, s.InstanceID)
+	switch {
+	case errors.Is(err, hv.ErrUnavailable):
+		return err
+	case err != nil && !errors.Is(err, hv.ErrNotActive):
+		e.log.Warn("it is not known what AppArmor denies to a guest", "instance", s.InstanceName, "err", err)
+	}
+	if !denies {
+		return nil
+	}
+	runs, err := e.move.JobRuns(ctx, s)
+	if err != nil || !runs {
+		return err
+	}
+	mig := s.ForCommands()
+	return api.Errorf(api.CodePermissionDenied,
+		"cannot cancel migration %s while its block job runs: AppArmor confines instance %s, and libvirt before 12.1.0 denies it to write to %s once the job has ended; let the migration end (`%s`), or stop the instance first",
+		s.MigrationID, s.InstanceName, s.Src.Path, mig.CompleteCommand()).With("path", s.Src.Path)
 }
 
 // notDenied is NotDenied with a refusal that first says what to do instead.
