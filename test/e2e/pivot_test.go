@@ -74,12 +74,15 @@ func (g *guest) diesBesideAPivot(t *testing.T, args []string, note int, along fu
 	m := g.newestMigration(t)
 	if err != nil {
 		t.Logf("libvirt has the guest %s: %s", g.state(t), m.Error.Message)
-		g.follows(t, m)
+		again := g.follows(t, m)
 		end := m.Dst
 		if args[1] == "cancel" {
 			end = m.Src
 		}
 		g.assertHolds(t, "vda", end) // by itself, before anything is folded again
+		if again {
+			g.boot(t)
+		}
 		h.ctl(t, args...)
 		eventually(t, "the instance may start again", func() bool { return h.chainPart(t).Status == "ok" })
 		m = g.newestMigration(t)
@@ -128,9 +131,10 @@ func (g *guest) killLibvirtdAt(t *testing.T, text string, unwritten bool) {
 	}
 }
 
-// follows does what Volferry says of a guest about which libvirt and the kernel disagree. Nothing
-// of it may name a chain as the good one before.
-func (g *guest) follows(t *testing.T, m api.Migration) {
+// follows ends a guest about which libvirt and the kernel disagree, as Volferry says. Nothing may
+// name a chain as the good one before. follows reports whether the guest must be started again
+// before the call is repeated.
+func (g *guest) follows(t *testing.T, m api.Migration) (again bool) {
 	t.Helper()
 	h := g.host
 	if m.State != api.MigrationNeedsOperator || m.Error == nil {
@@ -144,12 +148,13 @@ func (g *guest) follows(t *testing.T, m api.Migration) {
 	mustContain(t, which, `"authoritative": null`, "by the kernel's word")
 	if strings.Contains(m.Error.Message, "A guest that libvirt has lost") {
 		g.isEndedByHand(t, m)
-		return
+		return false
 	}
 	if strings.Contains(m.Error.Message, "must not be resumed") != (g.state(t) == "paused") {
 		t.Errorf("the guest is %s, and the message says %s", g.state(t), m.Error.Message)
 	}
 	g.destroy(t)
+	return strings.Contains(m.Error.Message, "start it again")
 }
 
 var (
