@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -73,14 +74,21 @@ func TestWhatAUserMayDoIsSaidOfTheOpenFile(t *testing.T) {
 }
 
 func TestTheHookIsInstalledWithoutAWordOfWhoAsks(t *testing.T) {
-	installed, fail := 0, error(nil)
+	var installed atomic.Int32
+	var fail atomic.Pointer[os.PathError]
 	socket := serving(t, func(ctx context.Context, l *net.UnixListener, log *slog.Logger) error {
-		return ServeHook(ctx, l, func() error { installed++; return fail }, log)
+		return ServeHook(ctx, l, func() error {
+			installed.Add(1)
+			if err := fail.Load(); err != nil {
+				return err
+			}
+			return nil
+		}, log)
 	})
-	if err := InstallHook(t.Context(), socket); err != nil || installed != 1 {
-		t.Errorf("installed %d times, %v", installed, err)
+	if err := InstallHook(t.Context(), socket); err != nil || installed.Load() != 1 {
+		t.Errorf("installed %d times, %v", installed.Load(), err)
 	}
-	fail = &os.PathError{Op: "open", Path: "/etc/libvirt/hooks/qemu.d/volferry-guard", Err: unix.EROFS}
+	fail.Store(&os.PathError{Op: "open", Path: "/etc/libvirt/hooks/qemu.d/volferry-guard", Err: unix.EROFS})
 	if err := InstallHook(t.Context(), socket); !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), "volferry-guard") {
 		t.Errorf("a hook that was not installed: %v", err)
 	}
