@@ -49,7 +49,11 @@ func TestRegistryStartsAndStopsWithItsFilesystemAsThePageSays(t *testing.T) {
 			for unit in %[1]s; do systemctl is-active $unit; done
 			systemctl stop volferry-registry.service
 			umount /var/lib/volferry-registry
-			for unit in %[1]s; do if systemctl is-active $unit; then echo "$unit outlives the service"; exit 1; fi; done
+			# systemctl does not wait for the sockets, which stop with the service.
+			for unit in %[1]s; do
+				for try in $(seq 300); do systemctl is-active $unit || continue 2; sleep 0.1; done
+				echo "$unit outlives the service"; exit 1
+			done
 			if pidof volferry-registry; then echo 'the registry came back'; exit 1; fi
 		done`, units))
 }
