@@ -107,6 +107,7 @@ func (s *library) resizeAVolume(t *testing.T, p *page) {
 		t.Errorf("the volume has %d bytes", v.SizeBytes)
 	}
 	p.leaves(t, "lvextend", "a machine has no logical volumes")
+	p.leaves(t, "volferryctl volume set-size", "the registry has the right size here; TestScripts of ctl/internal/command makes the call")
 }
 
 func (s *library) checkAHost(t *testing.T, p *page) {
