@@ -21,8 +21,7 @@ var unprofiled = []string{
 
 func (d *Doctor) profiles(ctx context.Context) []api.Check {
 	out := []api.Check{}
-	places := d.places(ctx)
-	for _, p := range append(places, place{what: "the memory of saved guests in " + d.Cfg.SaveDir, dir: d.Cfg.SaveDir, status: "fail"}) {
+	for _, p := range d.placesOfGuests(ctx) {
 		dir, err := filepath.EvalSymlinks(p.dir)
 		if err != nil {
 			continue // another check reports it

@@ -99,6 +99,11 @@ func (d *Doctor) places(ctx context.Context) []place {
 	return out
 }
 
+// placesOfGuests is places with the directory of the memory of saved guests, which libvirt writes.
+func (d *Doctor) placesOfGuests(ctx context.Context) []place {
+	return append(d.places(ctx), place{what: "the memory of saved guests in " + d.Cfg.SaveDir, dir: d.Cfg.SaveDir, status: "fail"})
+}
+
 func (d *Doctor) pastPageCache(ctx context.Context) bool {
 	doms, err := d.HV.Domains(ctx)
 	if err != nil {

@@ -23,8 +23,7 @@ var closedTypes = []string{"default_t", "unlabeled_t", "user_home_t", "user_home
 // labels reports directories of images with labels that keep confined guests out.
 func (d *Doctor) labels(ctx context.Context) []api.Check {
 	out := []api.Check{}
-	places := append(d.places(ctx), place{what: "the memory of saved guests in " + d.Cfg.SaveDir, dir: d.Cfg.SaveDir, status: "fail"})
-	for _, p := range places {
+	for _, p := range d.placesOfGuests(ctx) {
 		label, err := labelOf(p.dir)
 		if errors.Is(err, unix.ENOENT) {
 			continue // another check reports it
