@@ -126,11 +126,8 @@ func (e *Env) notDeniedAfterJob(ctx context.Context, s *move.Spec) error {
 		return nil
 	}
 	denies, err := e.processes.DeniesBelow(ctx, s.InstanceID)
-	switch {
-	case errors.Is(err, hv.ErrUnavailable):
+	if err := e.unknownRules(s, err); err != nil {
 		return err
-	case err != nil && !errors.Is(err, hv.ErrNotActive):
-		e.log.Warn("it is not known what AppArmor denies to a guest", "instance", s.InstanceName, "err", err)
 	}
 	if !denies {
 		return nil
@@ -151,11 +148,8 @@ func (e *Env) notDenied(ctx context.Context, s *move.Spec, path, doing, instead 
 		return nil // the rules are about files
 	}
 	rule, err := e.processes.WriteDeniedBy(ctx, s.InstanceID, path)
-	switch {
-	case errors.Is(err, hv.ErrUnavailable):
+	if err := e.unknownRules(s, err); err != nil {
 		return err
-	case err != nil && !errors.Is(err, hv.ErrNotActive):
-		e.log.Warn("it is not known what AppArmor denies to a guest", "instance", s.InstanceName, "err", err)
 	}
 	if rule == nil {
 		return nil
@@ -164,4 +158,16 @@ func (e *Env) notDenied(ctx context.Context, s *move.Spec, path, doing, instead 
 		"cannot %s: AppArmor denies instance %s to write to %s, by a rule that libvirt made while that was below the overlay of a migration; "+
 			"%sremove the rule (sed -i '\\|deny \"%[3]s\" w,|d' %[5]s) and try again, libvirt reads the rules anew for each job; or stop the instance first",
 		doing, s.InstanceName, rule.Path, instead, rule.File).With("path", rule.Path).With("file", rule.File)
+}
+
+// unknownRules returns err, about the rules of a guest's process, only if libvirt does not answer.
+// Other unknown rules deny nothing.
+func (e *Env) unknownRules(s *move.Spec, err error) error {
+	if errors.Is(err, hv.ErrUnavailable) {
+		return err
+	}
+	if err != nil && !errors.Is(err, hv.ErrNotActive) {
+		e.log.Warn("it is not known what AppArmor denies to a guest", "instance", s.InstanceName, "err", err)
+	}
+	return nil
 }
