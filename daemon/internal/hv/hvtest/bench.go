@@ -87,7 +87,7 @@ type guest struct {
 	src hv.Image
 }
 
-// putOverlay is Snapshot, and fails if that says that QEMU held back no writes.
+// putOverlay calls Snapshot, and returns an error if Snapshot reports a time of 0.
 func (b *bench) putOverlay(ctx context.Context, id, target string, overlay hv.Image) error {
 	held, err := b.hv.Snapshot(ctx, id, target, overlay)
 	if err == nil && held <= 0 {

@@ -20,7 +20,8 @@ import (
 
 // SwitchOutput is the cost of the switch to the overlay for the guest.
 type SwitchOutput struct {
-	// StallMS is how long at most QEMU held back the guest's writes; nil if no guest ran.
+	// StallMS is an upper bound of the time that QEMU held back the guest's writes. It is nil if no
+	// guest ran.
 	StallMS *float64 `json:"stall_ms"`
 	// Process is the guest's process that was switched; empty if unknown.
 	Process string `json:"process,omitempty"`
