@@ -11,10 +11,13 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// startedAgain begins a move, and stops and starts the guest. libvirt then denies the guest writes
-// to the source.
-func (h *host) startedAgain(t *testing.T, g *guest) *move {
+// startedAgain begins a move of a guest that AppArmor confines, and stops and starts the guest.
+// libvirt then denies the guest writes to the source.
+func startedAgain(t *testing.T) *move {
 	t.Helper()
+	lab.RequireAppArmor(t)
+	h, a, _ := sharedPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	v := g.start(t, "vda", "--to-pool", "b")
 	g.writes(t)
 	g.destroy(t)
@@ -23,10 +26,8 @@ func (h *host) startedAgain(t *testing.T, g *guest) *move {
 }
 
 func TestACancelThatAppArmorDeniesLeavesTheMoveToItsEnd(t *testing.T) {
-	lab.RequireAppArmor(t)
-	h, a, _ := sharedPools(t)
-	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
-	v := h.startedAgain(t, g)
+	v := startedAgain(t)
+	g, h := v.g, v.g.host
 	refused := h.refuses(t, api.CodePermissionDenied, v.cancelArgs()...)
 	mustContain(t, refused.Message, "migration copy "+v.ID, "migration complete "+v.ID)
 	v.copy(t)
@@ -37,10 +38,8 @@ func TestACancelThatAppArmorDeniesLeavesTheMoveToItsEnd(t *testing.T) {
 }
 
 func TestACancelThatAppArmorDeniesGoesOnWithoutTheRule(t *testing.T) {
-	lab.RequireAppArmor(t)
-	h, a, _ := sharedPools(t)
-	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
-	v := h.startedAgain(t, g)
+	v := startedAgain(t)
+	g, h := v.g, v.g.host
 	refused := h.refuses(t, api.CodePermissionDenied, v.cancelArgs()...)
 	advised := regexp.MustCompile(`\((sed -i [^)]*)\)`).FindStringSubmatch(refused.Message)
 	if advised == nil {
