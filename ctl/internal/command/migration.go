@@ -119,19 +119,18 @@ func orOfVolume(ctx context.Context, s *session.Session, ref string, err error) 
 	if showErr != nil {
 		return err
 	}
-	its := "no attachment"
-	advice := "Move it: " + shell.Line(session.Program, "volume", "migrate", v.Name, "--to-pool", "POOL")
+	its, advice := "no attachment", "Move it: "
 	if len(v.Attachments) > 0 {
 		ids := make([]string, 0, len(v.Attachments))
 		for _, a := range v.Attachments {
 			ids = append(ids, fmt.Sprintf("%s (%s of instance %s)", a.ID, a.Device, cmp.Or(a.InstanceName, a.InstanceID)))
 		}
 		its = "attachment " + strings.Join(ids, ", ")
-		advice = "Give the id of an attachment, or make the whole move: " + shell.Line(session.Program, "volume", "migrate", v.Name, "--to-pool", "POOL")
+		advice = "Give the id of an attachment, or make the whole move: "
 	}
 	return &session.AdvisedError{
 		Err:  api.Errorf(api.CodeNotFound, "there is no attachment %q: a volume has that name, with %s", ref, its),
-		Exit: api.ExitNotFound, Advice: advice,
+		Exit: api.ExitNotFound, Advice: advice + shell.Line(session.Program, "volume", "migrate", v.Name, "--to-pool", "POOL"),
 	}
 }
 
