@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package confined
+// Package evidence is the evidence for hosts that confine guests: the scenarios and their tests,
+// the lines that the tests print, and the page of the documentation with the results. It starts no
+// machine and knows no guest.
+package evidence
 
 import "strings"
 
-// scenarios are what Volferry does with guests and images, and the tests of it in test/e2e.
-var scenarios = []struct{ does, test string }{
+// A Scenario is a use of Volferry with a guest.
+type Scenario struct {
+	Does string
+	Test string // of test/e2e
+}
+
+// Scenarios are the rows of the page.
+var Scenarios = []Scenario{
 	{"what a guest is denied is in the kernel's log", "TestTheKernelLogsWhatAConfinedGuestIsDenied"},
 	{"a running guest moves, raw and qcow2 to each other", "TestRunningGuestKeepsEveryWriteWhateverTheFormats"},
 	{"a running guest moves between files and devices", "TestRunningGuestMovesBetweenFilesAndDevices"},
@@ -30,11 +39,11 @@ var scenarios = []struct{ does, test string }{
 	{"owners and modes of images survive a move", "TestRightsOnAVolumeSurviveItsMoves"},
 }
 
-// allScenarios is a pattern for the names of their tests.
-func allScenarios() string {
-	names := make([]string, len(scenarios))
-	for i, s := range scenarios {
-		names[i] = s.test
+// Pattern matches the names of the tests of the scenarios, for -test.run.
+func Pattern() string {
+	names := make([]string, len(Scenarios))
+	for i, s := range Scenarios {
+		names[i] = s.Test
 	}
 	return "^(" + strings.Join(names, "|") + ")$"
 }
