@@ -37,6 +37,7 @@ var Scenarios = []Scenario{
 	{"shelve and unshelve", "TestTheNVRAMOfAGuestComesBackFromTheShelf"},
 	{"a full overlay", "TestAGuestWhoseOverlayWasFullGoesOnWhenThereIsRoom"},
 	{"owners and modes of images survive a move", "TestRightsOnAVolumeSurviveItsMoves"},
+	{"owners and labels of images in each phase of a move", "TestEachImageHasItsOwnersAndLabelsInEachPhaseOfAMove"},
 }
 
 // Pattern matches the names of the tests of the scenarios, for -test.run.
