@@ -29,7 +29,7 @@ LINT_VERSION := 2.15.0
 # Packages whose tests start a real libvirtd. Everything else but the
 # end-to-end tests is a unit test.
 REAL_LIBVIRT := ./daemon/internal/libvirt ./test/lab/...
-NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt$$|(test/lab|test/machine|test/e2e|test/hosts|test/storage|test/confined|test/power|test/units|test/registry|test/web|test/demo|test/bench/data)(/|$$))
+NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt$$|test/confined$$|(test/lab|test/machine|test/e2e|test/hosts|test/storage|test/power|test/units|test/registry|test/web|test/demo|test/bench/data)(/|$$))
 
 # Packages with simulations. make test runs some of their trials (-short); make
 # test-simulation runs all of them.
@@ -54,7 +54,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-race test-simulation test-seeds test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-confined test-hosts test-storage test-storage-all test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report house bench bench-engine bench-registry bench-growth \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-race test-simulation test-seeds test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-confined test-hosts test-storage test-storage-all test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report confined-report house bench bench-engine bench-registry bench-growth \
 	packages lint-packages install clean litestream lab ceph machine vm usermode clusterfs compiler chromium
 
 help: ## Show this list
@@ -193,6 +193,9 @@ matrix-report: ## What the tests said of each row of the failure matrix, from th
 
 kinds-report: ## From which kind of storage to which those tests moved volumes: docs/evidence/storage-matrix.md of the files in RESULTS; SINCE is such a page of runs whose files are gone
 	@$(GO) run ./test/kinds/report --since '$(SINCE)' $(RESULTS)
+
+confined-report: ## What the tests of confined guests said, and the owners and labels of images: docs/evidence/confined-guests.md of the files in RESULTS, of test-confined with each release and of test-e2e
+	@$(GO) run ./test/confined/report --page docs/evidence/confined-guests.md $(RESULTS)
 
 house: ## Measure structure and prose of the sources: what a new maintainer has to learn. HOUSE='--sample 60' prints comments, changelog entries and titles by lot
 	@$(GO) run ./test/house $(HOUSE)

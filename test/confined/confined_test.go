@@ -15,16 +15,30 @@ import (
 	"github.com/volferry/volferry/test/vm/suite"
 )
 
-// runVariable is a pattern for the names of tests. Without it the tests of the scenarios run.
-const runVariable = "VOLFERRY_CONFINED_RUN"
+const (
+	// runVariable is a pattern for the names of tests. Without it the tests of the scenarios run.
+	runVariable = "VOLFERRY_CONFINED_RUN"
+	// suiteVariable is the release of Debian of the machine, if it is not bookworm.
+	suiteVariable = "VOLFERRY_MACHINE_SUITE"
+)
 
-func TestTheEndToEndTestsPassWhereAppArmorConfinesGuests(t *testing.T) { pass(t, vm.AppArmor) }
+func TestTheEndToEndTestsPassWhereAppArmorConfinesGuests(t *testing.T) {
+	logMachine(t, vm.AppArmor)
+	pass(t, vm.AppArmor)
+}
 
 func TestTheEndToEndTestsPassWhereSELinuxConfinesGuests(t *testing.T) {
+	logMachine(t, vm.SELinux)
 	if os.Getenv(runVariable) == "" {
 		t.Skip("SKIPPED: the policy of Debian 12 denies its own libvirtd to run a hook and to start a guest; " + runVariable + " runs tests nevertheless")
 	}
 	pass(t, vm.SELinux)
+}
+
+// logMachine logs the machine of the next results.
+func logMachine(t *testing.T, security vm.SecurityModule) {
+	t.Helper()
+	t.Log(evidence.MachineLine(string(security), cmp.Or(os.Getenv(suiteVariable), "bookworm")))
 }
 
 // pass runs the tests on a machine with a security module.

@@ -10,4 +10,6 @@ modprobe -a loop fuse
 dpkg --install /source/dist/volferryd_*.deb
 systemctl stop volferryd.socket volferryd-metrics.socket volferryd.service
 systemctl stop 'libvirtd*' 'virtlogd*' 'virtlockd*'
+# shellcheck disable=SC2016 # the fields are dpkg-query's
+echo "software of the machine: Linux $(uname -r)$(dpkg-query --show --showformat=', ${Package} ${Version}' libvirt-daemon-system qemu-system-x86)"
 exec "$@"
