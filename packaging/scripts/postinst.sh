@@ -42,6 +42,21 @@ if [ "$PACKAGE" = volferryd ]; then
 	rm -f /var/lib/volferry/configuration /var/lib/volferry/refused-purge
 fi
 
+# A process gets its profile when it starts.
+if [ -f "/etc/apparmor.d/$PACKAGE" ] && command -v aa-enabled >/dev/null && aa-enabled --quiet; then
+	apparmor_parser --replace --write-cache "/etc/apparmor.d/$PACKAGE" ||
+		echo "$PACKAGE: AppArmor does not take /etc/apparmor.d/$PACKAGE; the units alone confine the daemon." >&2
+fi
+
+if command -v semodule >/dev/null && selinuxenabled 2>/dev/null; then
+	if semodule --install "/usr/share/$PACKAGE/volferry.cil"; then
+		# Not the files of the state: guests may run on overlays there, and libvirt has labelled these.
+		restorecon "/usr/sbin/$PACKAGE" @STATE@ @STATE@/overlays @STATE@/saves /run/volferry /etc/libvirt/hooks/qemu.d/volferry-guard 2>/dev/null || true
+	else
+		echo "$PACKAGE: SELinux does not take /usr/share/$PACKAGE/volferry.cil; the daemon has the label of services without a policy." >&2
+	fi
+fi
+
 booted=
 if [ -d /run/systemd/system ]; then
 	booted=yes

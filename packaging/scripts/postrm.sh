@@ -23,6 +23,14 @@ if command -v deb-systemd-helper >/dev/null; then
 		;;
 	esac
 fi
+case "$1" in
+remove | 0)
+	# Both daemons have the module.
+	if command -v semodule >/dev/null && [ ! -e /usr/sbin/volferryd ] && [ ! -e /usr/sbin/volferry-registry ]; then
+		semodule --remove volferry 2>/dev/null || true
+	fi
+	;;
+esac
 [ "$1" = purge ] || exit 0
 
 remove_hook() {

@@ -24,6 +24,15 @@ const confinedVariable = "VOLFERRY_LAB_CONFINED"
 // package has it.
 func Confined() bool { return os.Getenv(confinedVariable) != "" }
 
+// confinedQEMUConf returns qemu.conf of a lab that is Confined: the one of the package, which sets
+// nothing, but for a setting that Debian's policy of SELinux needs.
+func confinedQEMUConf() string {
+	if os.Getenv(confinedVariable) == "selinux" {
+		return "namespaces = []\n" // the policy lets libvirtd make no mount namespace for a guest
+	}
+	return ""
+}
+
 // RequireAppArmor skips the test unless AppArmor confines the guests of this machine.
 func RequireAppArmor(tb testing.TB) {
 	tb.Helper()

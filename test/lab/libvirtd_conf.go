@@ -51,12 +51,13 @@ func layOut(dir string) error {
 			return fmt.Errorf("lay out lab: %w", err)
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "etc", "hooks"), 0o755); err != nil {
+	hooks := filepath.Join(dir, "etc", "hooks")
+	if err := errors.Join(os.MkdirAll(hooks, 0o755), labelLike(hooks, "/usr/bin")); err != nil { // the label that the package gives the hook
 		return fmt.Errorf("lay out lab: %w", err)
 	}
 	for name, content := range configFiles {
 		if name == "qemu.conf" && Confined() {
-			continue // the one of the package says nothing
+			content = confinedQEMUConf()
 		}
 		path := filepath.Join(dir, "etc", name)
 		if _, err := os.Stat(path); err == nil {

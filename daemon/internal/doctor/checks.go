@@ -15,6 +15,7 @@ func (d *Doctor) Checks(ctx context.Context) []api.Check {
 	out = append(out, d.registry(ctx)...)
 	out = append(out, d.Endpoints(ctx)...)
 	out = append(out, Helpers(ctx)...)
+	out = append(out, ownConfinement("/")...)
 	out = append(out, d.hook(ctx), d.definitions(), d.directories(), d.sharedDisk(), d.overlays(ctx), d.saves(), d.qemuImg(), d.storageDaemon())
 	out = append(out, d.sharedOverlays()...)
 	out = append(out, Certificates(d.Cfg)...)
