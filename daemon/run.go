@@ -122,13 +122,13 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 		Own: own,
 	}
 	asked := audit.NewOutbox(cfg.AuditDir(), registry.PostEvent, log)
-	unplugs := attach.NewPendingUnplugs(virt, records, bootID())
+	unplugs := attach.NewPendingUnplugs(virt, virt, records, bootID())
 	migrations := migrate.New(move.Config{
 		OverlayDir: cfg.Overlays(), OverlaysShared: cfg.OverlayDirShared && cfg.OverlaysNotShared() == "", Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,
 		ThrottleBelowBytes: cfg.OverlayThrottleBelowBytes, ThrottleFor: time.Duration(cfg.OverlayThrottleSeconds) * time.Second,
 	}, move.Ports{
 		HV: virt, Images: storage, Copier: copier, Updates: copier, Units: copier, Registry: site, Guards: guards, Blobs: records, Claims: claims,
-		MayMove: unplugs.MayMove, JobStart: cfg.JobStart, CountPaced: copier.CountPaced, Audit: asked.Note,
+		Unplugs: unplugs, JobStart: cfg.JobStart, CountPaced: copier.CountPaced, Audit: asked.Note,
 	}, runner, records, migrationHost(up), log)
 	connectMigrations(up, migrations)
 	attachments := attach.New(attach.Config{Rules: rules}, attach.Ports{

@@ -269,6 +269,37 @@ func TestAVolumeWhoseGuestMayStillLetGoOfItDoesNotMove(t *testing.T) {
 	}, hv.StatePaused)
 }
 
+// The guest's release of the disk would make rules that deny it a cancel of another disk's move.
+func TestAnotherVolumeOfAConfinedGuestDoesNotMoveWhileTheGuestMayStillLetGoOfOne(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		may := func(instance string) error { return d.world.unplugs.MayOverlay(context.Background(), instance, "root") }
+		w.attached(t, testAtt, web)
+		must(t, w.SetUnplug(web, hvtest.UnplugWaits))
+		wantCode(t, failed(d.detach("d", web)), api.CodeInstanceBusy)
+		must(t, may(web)) // no rules confine the guest
+		w.Confine("/etc/apparmor.d/libvirt/libvirt-x.files")
+		must(t, may(db))
+		err := may(web)
+		wantCode(t, err, api.CodeInstanceBusy)
+		if !strings.Contains(err.Error(), "cannot migrate volume root") || !strings.Contains(err.Error(), "detach volume vol, or stop") {
+			t.Errorf("%q does not say which volume stands in the way", err)
+		}
+		d.Restart()
+		wantCode(t, may(web), api.CodeInstanceBusy)
+
+		w.Inject(hvtest.Fault{Call: "DeniesBelow", Err: hv.ErrNoProcess})
+		must(t, may(web))
+		w.Inject(hvtest.Fault{Call: "DeniesBelow", Err: &hv.NotAskedError{Err: errors.New("no answer")}})
+		wantCode(t, request.Refused(may(web)), api.CodeHypervisorUnavailable)
+
+		must(t, w.Destroy(web)) // the process and its requests are gone
+		must(t, may(web))
+		must(t, w.Start(web))
+		must(t, may(web))
+	}, hv.StateRunning)
+}
+
 // The refusal of a repair gives this advice.
 func TestADiskThatSomebodyHasTakenOutOfTheDefinitionIsAttachedAnew(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {

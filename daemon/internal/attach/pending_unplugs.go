@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -21,6 +22,7 @@ import (
 // disk later, at its next reboot at the latest. It is safe for concurrent use.
 type PendingUnplugs struct {
 	domains domainReader
+	rules   request.Rules
 	journal UnplugJournal
 	bootID  string
 
@@ -52,8 +54,8 @@ type unplugNote struct {
 
 // NewPendingUnplugs returns this host's pending unplugs, which it reads from the journal at the
 // first use. bootID identifies this boot of the host.
-func NewPendingUnplugs(domains domainReader, journal UnplugJournal, bootID string) *PendingUnplugs {
-	return &PendingUnplugs{domains: domains, journal: journal, bootID: bootID, all: map[string]pendingUnplug{}}
+func NewPendingUnplugs(domains domainReader, rules request.Rules, journal UnplugJournal, bootID string) *PendingUnplugs {
+	return &PendingUnplugs{domains: domains, rules: rules, journal: journal, bootID: bootID, all: map[string]pendingUnplug{}}
 }
 
 func (p *PendingUnplugs) processOf(v *view) process { return process{Boot: p.bootID, Run: v.dom.Run} }
@@ -190,22 +192,47 @@ func howItEnded(records []op.Record) (asked process, end detachEnd) {
 // MayMove refuses to move a volume with a pending unplug, until the guest is started again: QEMU
 // could remove the disk, with its overlay or its block job.
 func (p *PendingUnplugs) MayMove(ctx context.Context, volumeID string) error {
+	in, pending, err := p.find(ctx, func(in *input) bool { return in.VolumeID == volumeID })
+	if err != nil || !pending {
+		return err
+	}
+	return api.Errorf(api.CodeInstanceBusy,
+		"cannot move volume %s: a detach was given up because instance %s did not answer, and it may still let go of disk %s at any time, at its next reboot at the latest; detach the volume, or stop the instance and start it again, then move it",
+		in.VolumeName, in.InstanceName, in.Device)
+}
+
+// MayOverlay refuses to put an overlay over a volume while its instance has a pending unplug of
+// another volume, if libvirt would then make rules that prevent a cancel of the move
+// (request.OneMoveAtATime).
+func (p *PendingUnplugs) MayOverlay(ctx context.Context, instanceID, volumeName string) error {
+	in, pending, err := p.find(ctx, func(in *input) bool { return in.InstanceID == instanceID })
+	if err != nil || !pending {
+		return err
+	}
+	if denies, err := request.DeniesBelow(ctx, p.rules, instanceID); err != nil || !denies {
+		return err
+	}
+	return api.Errorf(api.CodeInstanceBusy,
+		"cannot migrate volume %s: AppArmor confines instance %[2]s, which did not answer a detach of its volume %[3]s, and may still release disk %[4]s at any time; with libvirt before 12.1.0 that would prevent a cancel of the migration; detach volume %[3]s, or stop the instance and start it again, then move it",
+		volumeName, in.InstanceName, in.VolumeName, in.Device).With("attachment_id", in.AttachmentID)
+}
+
+// find returns a pending unplug that its guest may still execute.
+func (p *PendingUnplugs) find(ctx context.Context, wanted func(*input) bool) (in input, pending bool, err error) {
 	if err := p.load(ctx); err != nil {
-		return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
+		return in, false, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
 	}
 	for _, in := range p.list() {
-		if in.VolumeID != volumeID || in.asked == (process{}) {
+		if in.asked == (process{}) || !wanted(&in.input) {
 			continue
 		}
 		v, err := look(ctx, p.domains, &in.input)
 		if err != nil {
-			return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", in.InstanceName, err)
+			return in.input, false, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", in.InstanceName, err)
 		}
 		if v.saved || v.active && !p.isOver(&in, v) {
-			return api.Errorf(api.CodeInstanceBusy,
-				"cannot move volume %s: a detach was given up because instance %s did not answer, and it may still let go of disk %s at any time, at its next reboot at the latest; detach the volume, or stop the instance and start it again, then move it",
-				in.VolumeName, in.InstanceName, in.Device)
+			return in.input, true, nil
 		}
 	}
-	return nil
+	return in, false, nil
 }

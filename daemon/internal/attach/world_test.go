@@ -172,7 +172,7 @@ func (w *world) newManager(runner *op.Runner) *Manager {
 	host := func(context.Context) (Host, error) {
 		return Host{ID: testHost, Name: hostName, Epoch: w.registry.ReportedEpoch(testHost)}, nil
 	}
-	w.unplugs = NewPendingUnplugs(w, w.journal, "")
+	w.unplugs = NewPendingUnplugs(w, w, w.journal, "")
 	ports := Ports{
 		Domains: w, Disks: w, Devices: w, Pools: w, Processes: w, Unplugs: w.unplugs, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Recorded: w.migrations.checkVolumeRecorded, Known: w.known, Guards: w.guardPort, Claims: &location.Claims{Site: w.site, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}, Report: w.registry.hear,
 		Audit: func(e api.EventPost) { w.events = append(w.events, e) },

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
@@ -101,5 +103,40 @@ func TestASecondVolumeOfAStoppedInstanceMovesBesideTheFirst(t *testing.T) {
 		d.world.Confine(rulesFile)
 		d.begin(toNewPool)
 		must(t, d.planOfLogs())
+	})
+}
+
+// A detach of the second volume is under way at the request for the start, and is given up while
+// the start waits.
+func TestNoOverlayIsMadeUnderAGuestThatMayStillLetGoOfAnotherDisk(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		looks, given := 0, 0
+		d.world.MayOverlay = func() error {
+			if looks++; looks <= given {
+				return nil
+			}
+			return api.Errorf(api.CodeInstanceBusy, "it may release another disk")
+		}
+		refused := func(err error) {
+			t.Helper()
+			if api.CodeOf(err) != api.CodeInstanceBusy {
+				t.Errorf("got %v, want instance_busy", err)
+			}
+			if calls := d.changes(0); len(calls) > 0 {
+				t.Errorf("a refused start made the calls %v", calls)
+			}
+			d.stayed()
+		}
+		_, err := d.manager().Plan(t.Context(), testVolume, toNewPool)
+		refused(err)
+		for given = range 2 {
+			looks = 0
+			_, err := d.manager().Start(t.Context(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true})
+			refused(err)
+			if looks != given+1 {
+				t.Errorf("refused at look %d, want %d", looks, given+1)
+			}
+		}
+		d.moved(d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted)) // it has no overlay
 	})
 }

@@ -56,8 +56,8 @@ func (m *Manager) specFor(ctx context.Context, req StartRequest) (*move.Spec, er
 	if err != nil {
 		return nil, err
 	}
-	if m.ports.MayMove != nil {
-		if err := m.ports.MayMove(ctx, vol.ID); err != nil {
+	if m.ports.Unplugs != nil {
+		if err := m.ports.Unplugs.MayMove(ctx, vol.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -75,11 +75,16 @@ func (m *Manager) specFor(ctx context.Context, req StartRequest) (*move.Spec, er
 	if !spec.Attached() {
 		return spec, nil
 	}
+	if m.ports.Unplugs != nil && spec.Overlaid() {
+		if err := m.ports.Unplugs.MayOverlay(ctx, spec.InstanceID, spec.VolumeName); err != nil {
+			return nil, err
+		}
+	}
 	alone := request.OneMoveAtATime{Migrations: m, Processes: m.ports.HV}
 	return spec, alone.Check(ctx, request.DiskChange{
 		InstanceID: spec.InstanceID, InstanceName: spec.InstanceName,
 		Cannot: "cannot migrate volume " + spec.VolumeName, Prevents: "the end of one move would prevent a cancel of the other",
-		Overlaid: spec.Method == move.MethodOverlay && spec.SrcKind().Path,
+		Overlaid: spec.Overlaid(),
 	})
 }
 

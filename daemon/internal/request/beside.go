@@ -20,9 +20,12 @@ type OneMoveAtATime struct {
 	Migrations interface {
 		List(ctx context.Context, all bool) ([]api.Migration, error)
 	}
-	Processes interface {
-		DeniesBelow(ctx context.Context, id string) (bool, error)
-	}
+	Processes Rules
+}
+
+// Rules reports which rules libvirt makes for a guest's process (hv.Processes).
+type Rules interface {
+	DeniesBelow(ctx context.Context, id string) (bool, error)
 }
 
 // DiskChange is an action on a disk of a guest. Cannot begins its refusal, and Prevents says what
@@ -51,15 +54,22 @@ func (o OneMoveAtATime) Check(ctx context.Context, c DiskChange) error {
 	if i < 0 {
 		return nil
 	}
-	denies, err := o.Processes.DeniesBelow(ctx, c.InstanceID)
-	if errors.Is(err, hv.ErrUnavailable) {
-		return NoHypervisor(err)
-	}
-	if err != nil || !denies {
-		return nil //nolint:nilerr // no data is at risk: such a cancel is refused, and the move can be completed
+	if denies, err := DeniesBelow(ctx, o.Processes, c.InstanceID); err != nil || !denies {
+		return err
 	}
 	m := &open[i]
 	return api.Errorf(api.CodeInstanceBusy,
 		"%s: AppArmor confines instance %s, and migration %s moves its volume %s; with libvirt before 12.1.0 %s; try again after the migration has ended: `%s`",
 		c.Cannot, c.InstanceName, m.ID, m.VolumeName, c.Prevents, shell.Line("volferryctl", "migration", "watch", m.ID)).With("migration_id", m.ID)
+}
+
+// DeniesBelow reports whether libvirt confines an instance by rules with that fault. If that is
+// unknown it returns false, because no data is at risk: such a cancel is refused, and the move can
+// be completed. An error is typed for the runner.
+func DeniesBelow(ctx context.Context, of Rules, instanceID string) (bool, error) {
+	denies, err := of.DeniesBelow(ctx, instanceID)
+	if errors.Is(err, hv.ErrUnavailable) {
+		return false, AwaitHypervisor(err)
+	}
+	return err == nil && denies, nil
 }

@@ -41,11 +41,12 @@ type World struct {
 	// larger are the images with the volume as their beginning.
 	larger largerImages
 	// SrcGoes: src is deleted at the end. Snapshots are the foreign snapshots of src, which stay.
-	SrcGoes    bool
-	Snapshots  []string
-	MayMove    func() error
-	audited    []string
-	auditedOps map[string]bool
+	SrcGoes   bool
+	Snapshots []string
+	// MayMove and MayOverlay may be nil.
+	MayMove, MayOverlay func() error
+	audited             []string
+	auditedOps          map[string]bool
 
 	Mu    sync.Mutex
 	Quiet bool
@@ -193,14 +194,23 @@ func (w *World) WatchDefinition() {
 
 // Ports returns the world's ports.
 func (w *World) Ports() move.Ports {
-	mayMove := func(context.Context, string) error {
-		if w.MayMove == nil {
-			return nil
-		}
-		return w.MayMove()
-	}
 	h := w.Hypervisor()
-	return move.Ports{HV: h, Images: w.Images, Copier: w.Copier, Updates: w.Copier, Units: w.Copier, Registry: w.Registry, Guards: w.Guards, Blobs: w.Blobs, MayMove: mayMove, Claims: w.claims(h), Audit: w.audit, Clock: w.now}
+	return move.Ports{HV: h, Images: w.Images, Copier: w.Copier, Updates: w.Copier, Units: w.Copier, Registry: w.Registry, Guards: w.Guards, Blobs: w.Blobs, Unplugs: unplugs{w}, Claims: w.claims(h), Audit: w.audit, Clock: w.now}
+}
+
+type unplugs struct{ w *World }
+
+// MayMove implements move.Unplugs.
+func (u unplugs) MayMove(context.Context, string) error { return refusedBy(u.w.MayMove) }
+
+// MayOverlay implements move.Unplugs.
+func (u unplugs) MayOverlay(context.Context, string, string) error { return refusedBy(u.w.MayOverlay) }
+
+func refusedBy(refuse func() error) error {
+	if refuse == nil {
+		return nil
+	}
+	return refuse()
 }
 
 // Hypervisor returns the world's hypervisor for a new daemon.

@@ -44,6 +44,16 @@ type Blobs interface {
 	DeleteBlobs(ctx context.Context, prefix string) error
 }
 
+// Unplugs are the disks that guests may release at any time after a detach
+// (attach.PendingUnplugs).
+type Unplugs interface {
+	// MayMove returns an error for such a volume.
+	MayMove(ctx context.Context, volumeID string) error
+	// MayOverlay returns an error for an overlay over another volume of the instance, if the
+	// release would prevent a cancel of the move.
+	MayOverlay(ctx context.Context, instanceID, volumeName string) error
+}
+
 // Host is this host as the registry knows it.
 type Host struct {
 	ID    string
@@ -63,9 +73,8 @@ type Ports struct {
 	Blobs    Blobs
 	// Claims knows which images are in use.
 	Claims *location.Claims
-	// MayMove returns an error for a volume that a guest may release at any time after a detach
-	// (attach.Manager). A nil MayMove means that volumes are never detached.
-	MayMove func(ctx context.Context, volumeID string) error
+	// Unplugs may be nil: then volumes are never detached.
+	Unplugs Unplugs
 	// Audit adds an event to the audit trail. A nil Audit drops events.
 	Audit func(e api.EventPost)
 	// JobStart returns what a beginning block job of this QEMU may do to a guest that is not

@@ -131,6 +131,9 @@ func (s *Spec) OverlayBytes() int64 { return cmp.Or(s.GuestBytes, s.SizeBytes())
 // SrcKind returns the kind of storage of src.
 func (s *Spec) SrcKind() medium.Kind { return kindOf(s.SrcImage()) }
 
+// Overlaid reports whether a cancel writes to a file or device below an overlay.
+func (s *Spec) Overlaid() bool { return s.Method == MethodOverlay && s.SrcKind().Path }
+
 // DstKind returns the kind of storage of dst.
 func (s *Spec) DstKind() medium.Kind { return kindOf(s.DstImage()) }
 

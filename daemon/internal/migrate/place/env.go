@@ -27,11 +27,11 @@ type Env struct {
 	images   images
 	log      *slog.Logger
 	maker    imageMaker
-	mayMove  func(ctx context.Context, volumeID string) error
 	pools    pools
 	registry registry
 	remover  imageRemover
 	rights   imageRights
+	unplugs  move.Unplugs
 
 	look *look.Env
 	move *move.Env
@@ -51,11 +51,11 @@ func New(d *move.Deps, lookEnv *look.Env, moveEnv *move.Env, sealEnv *seal.Env) 
 		images:   d.Images,
 		log:      d.Log,
 		maker:    d.Images,
-		mayMove:  d.MayMove,
 		pools:    d.HV,
 		registry: d.Registry,
 		remover:  d.Images,
 		rights:   d.Images,
+		unplugs:  d.Unplugs,
 		look:     lookEnv,
 		move:     moveEnv,
 		seal:     sealEnv,

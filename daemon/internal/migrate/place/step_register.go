@@ -66,12 +66,16 @@ func (e *Env) StepRegister() op.Step {
 const RegisterStep = "register"
 
 // notLeaving refuses a volume that its guest may still release because of a detach, even if the
-// detach op was abandoned: QEMU would lose the disk under its overlay or block job.
+// detach op was abandoned: QEMU would lose the disk under its overlay or block job. It also refuses
+// an overlay in a guest that may release another volume, if that would prevent a cancel.
 func (e *Env) notLeaving(ctx context.Context, s *move.Spec) error {
-	if e.mayMove == nil || !s.Attached() {
+	if e.unplugs == nil || !s.Attached() {
 		return nil
 	}
-	err := e.mayMove(ctx, s.VolumeID)
+	err := e.unplugs.MayMove(ctx, s.VolumeID)
+	if err == nil && s.Overlaid() {
+		err = e.unplugs.MayOverlay(ctx, s.InstanceID, s.VolumeName)
+	}
 	if api.CodeOf(err) == api.CodeHypervisorUnavailable {
 		return request.AwaitHypervisor(err)
 	}
