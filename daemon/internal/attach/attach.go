@@ -124,6 +124,9 @@ func (m *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAtt
 			return err
 		}
 	}
+	if err := m.env.checkAttachBesideMoves(ctx, in); err != nil {
+		return err
+	}
 	return m.env.checkBefore(ctx, in)
 }
 

@@ -196,7 +196,7 @@ func (m *Manager) decideDetach(ctx context.Context, f found, force bool) (input,
 	if err := in.onItsImage(in.cannotDetach(), v); err != nil {
 		return in, err
 	}
-	if err := m.env.cancelsStayPossible(ctx, &in, v); err != nil {
+	if err := m.env.checkDetachBesideMoves(ctx, &in, v); err != nil {
 		return in, err
 	}
 	if err := in.comesBack(dom); err != nil {

@@ -335,7 +335,7 @@ func TestADetachThatCouldNotStoreWhatTheGuestWroteSaysSoInTheAuditTrail(t *testi
 
 // Only rules of a running guest that libvirt confines may keep another disk's migration from its
 // cancel.
-func TestADetachWhileAnotherDiskMoves(t *testing.T) {
+func TestAnAttachAndADetachWhileAnotherDiskMoves(t *testing.T) {
 	for _, c := range []struct {
 		state    hv.State
 		confined bool
@@ -343,15 +343,38 @@ func TestADetachWhileAnotherDiskMoves(t *testing.T) {
 	}{{hv.StateRunning, false, api.MethodOverlay}, {hv.StateStopped, true, api.MethodOverlay}, {hv.StateRunning, true, api.MethodMirror}} {
 		inBubble(t, func(t *testing.T, d *daemon) {
 			w := d.world
-			w.attached(t, testAtt, web)
 			w.migrations.open = []api.Migration{{ID: "m", VolumeID: otherAtt, InstanceID: web, Method: c.method, Src: api.Location{Path: "/old/root.raw"}}}
 			if c.confined {
 				w.Confine("/etc/apparmor.d/libvirt/libvirt-x.files")
 			}
-			_, err := d.detach("d", web)
-			must(t, err)
+			must(t, failed(d.attach("a", api.VolumeAttach{Instance: "web"})))
+			must(t, failed(d.detach("d", web)))
 		}, c.state)
 	}
+}
+
+// The move of another disk begins while the attach waits for its turn.
+func TestAnAttachToAConfinedGuestIsRefusedAtItsTurn(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.Confine("/etc/apparmor.d/libvirt/libvirt-x.files")
+		w.Inject(hvtest.Fault{Call: "QEMUUser", Do: func() { // a check before the op begins
+			w.migrations.open = []api.Migration{{ID: "m", VolumeID: otherAtt, InstanceID: web, Method: api.MethodOverlay, Src: api.Location{Path: "/old/root.raw"}}}
+		}})
+		err := failed(d.attach("a", api.VolumeAttach{Instance: "web"}))
+		wantCode(t, err, api.CodeInstanceBusy)
+		if api.AsError(err).Details["migration_id"] != "m" {
+			t.Errorf("%q does not name the migration", err)
+		}
+		if live, config := d.disks(t, web); live != nil || config != nil || len(w.registry.all()) != 0 {
+			t.Errorf("the guest has %+v, its definition %+v, the registry %+v", live, config, w.registry.all())
+		}
+		wantCode(t, failed(d.attach("b", api.VolumeAttach{Instance: "web"})), api.CodeInstanceBusy)
+		_, runner := d.Now()
+		if _, err := runner.Status(t.Context(), "b"); !errors.Is(err, op.ErrNotFound) {
+			t.Errorf("the refused attach has made an op: %v", err)
+		}
+	}, hv.StateRunning)
 }
 
 func TestADetachGoesOnWhileTheRegistryIsAway(t *testing.T) {

@@ -27,14 +27,18 @@ func TestAttachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		ask    api.VolumeAttach
 		want   api.Code
 	}{
-		"no instance":                    {ask: api.VolumeAttach{}, want: api.CodeInvalidArgument},
-		"unknown mode":                   {ask: api.VolumeAttach{Instance: "web", Mode: "wo"}, want: api.CodeInvalidArgument},
-		"unknown device":                 {ask: api.VolumeAttach{Instance: "web", Device: "../x"}, want: api.CodeInvalidArgument},
-		"unknown instance":               {ask: api.VolumeAttach{Instance: "none"}, want: api.CodeNotFound},
-		"another host":                   {ask: api.VolumeAttach{Instance: "far"}, want: api.CodeNotYourHost},
-		"device in the domain":           {ask: api.VolumeAttach{Instance: "web", Device: "vda"}, want: api.CodeRootAttachForbidden},
-		"SCSI without SCSI":              {ask: api.VolumeAttach{Instance: "web", Device: "sdb"}, want: api.CodeUnsupportedDisk},
-		"migration":                      {change: func(_ *testing.T, w *world) { w.registry.vol.MigrationID = "m" }, want: api.CodeMigrationActive},
+		"no instance":          {ask: api.VolumeAttach{}, want: api.CodeInvalidArgument},
+		"unknown mode":         {ask: api.VolumeAttach{Instance: "web", Mode: "wo"}, want: api.CodeInvalidArgument},
+		"unknown device":       {ask: api.VolumeAttach{Instance: "web", Device: "../x"}, want: api.CodeInvalidArgument},
+		"unknown instance":     {ask: api.VolumeAttach{Instance: "none"}, want: api.CodeNotFound},
+		"another host":         {ask: api.VolumeAttach{Instance: "far"}, want: api.CodeNotYourHost},
+		"device in the domain": {ask: api.VolumeAttach{Instance: "web", Device: "vda"}, want: api.CodeRootAttachForbidden},
+		"SCSI without SCSI":    {ask: api.VolumeAttach{Instance: "web", Device: "sdb"}, want: api.CodeUnsupportedDisk},
+		"migration":            {change: func(_ *testing.T, w *world) { w.registry.vol.MigrationID = "m" }, want: api.CodeMigrationActive},
+		"migration of another disk of a confined guest": {change: func(_ *testing.T, w *world) {
+			w.Confine("/etc/apparmor.d/libvirt/libvirt-x.files")
+			w.migrations.open = []api.Migration{{ID: "m", VolumeID: otherAtt, InstanceID: web, Method: api.MethodOverlay, Src: api.Location{Path: "/old/root.raw"}}}
+		}, want: api.CodeInstanceBusy},
 		"being deleted":                  {change: func(_ *testing.T, w *world) { w.registry.vol.Status = api.VolumeDeleting }, want: api.CodeVolumeNotAvailable},
 		"at another instance":            {change: func(t *testing.T, w *world) { w.attached(t, otherAtt, db) }, want: api.CodeVolumeInUse},
 		"at this instance":               {change: func(t *testing.T, w *world) { w.attached(t, testAtt, web) }, want: api.CodeConflict},

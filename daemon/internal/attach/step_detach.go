@@ -131,19 +131,6 @@ func (e *env) notMoving(ctx context.Context, in *input) error {
 	return nil
 }
 
-// cancelsStayPossible refuses the detach of a live disk that would make the cancel of a migration
-// of another disk impossible.
-func (e *env) cancelsStayPossible(ctx context.Context, in *input, v *view) error {
-	if v.live != attached {
-		return nil
-	}
-	alone := request.OneMoveAtATime{Migrations: e.Migrations, Processes: e.Processes}
-	return alone.Check(ctx, request.DiskChange{
-		InstanceID: in.InstanceID, InstanceName: in.InstanceName,
-		Cannot: in.cannotDetach(), Prevents: "the detach would prevent a cancel of the migration",
-	})
-}
-
 func (e detachSteps) stepRemember() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
@@ -153,7 +140,7 @@ func (e detachSteps) stepRemember() op.Step {
 		case v.config == odd || v.live == odd:
 			return in.changed(v)
 		}
-		if err := e.cancelsStayPossible(ctx, in, v); err != nil {
+		if err := e.checkDetachBesideMoves(ctx, in, v); err != nil {
 			return err
 		}
 		if err := in.onItsImage(in.cannotDetach(), v); err != nil {

@@ -17,6 +17,9 @@ type reserveSteps struct{ *env }
 // follows their undos.
 func (e reserveSteps) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
+		if err := e.checkAttachBesideMoves(ctx, in); err != nil {
+			return err
+		}
 		e.freshen(ctx, in)
 		_, err := e.Registry.ReserveAttachment(ctx, r.OpID()+".reserve", in.Reserve(api.AttachmentReserve{
 			ID: in.AttachmentID, VolumeID: in.VolumeID, InstanceID: in.InstanceID,

@@ -62,7 +62,7 @@ var knownBugs = slices.Concat([]knownBug{
 			return slices.Contains(a.SecurityModels, "apparmor") && hv.DeniesBelow(a.Libvirt)
 		},
 		name:   "libvirt before 12.1.0 with AppArmor denies a guest to write to the image below its overlay (gitlab.com/libvirt/libvirt issue 806)",
-		means:  "Volferry moves one volume of a confined guest at a time, and detaches none meanwhile. If a guest was started while its volume moved, or lost a disk by another program, or if the block job of a complete runs, migration cancel cannot fold the overlay back, and is refused, and so is a later move of the running guest back to that image; the refusal names the rule to remove",
+		means:  "Volferry moves one volume of a confined guest at a time, and attaches and detaches none meanwhile. If a guest was started while its volume moved, or lost a disk by another program, or if the block job of a complete runs, migration cancel cannot fold the overlay back, and is refused, and so is a later move of the running guest back to that image; the refusal names the rule to remove",
 		advice: "upgrade libvirt; or stop the instance before such a cancel; or follow the advice of the refusal",
 		status: "warn",
 	},

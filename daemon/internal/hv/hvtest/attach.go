@@ -40,6 +40,7 @@ func (f *Fake) AttachDisk(ctx context.Context, id string, where hv.Where, spec h
 		}
 		if where == hv.Live {
 			if err := f.checkOpen(&disk); err != nil {
+				f.makeRules(dom)
 				return err
 			}
 			dom.plugged[disk.Target] = true

@@ -55,8 +55,8 @@ func (f *Fake) DenyWrite(path, file string) {
 }
 
 // Confine makes the fake keep rules in a file as libvirt before 12.1.0 does with AppArmor. It makes
-// all rules of a domain when the domain starts, when a disk leaves it, and when a block job of it
-// ends, and denies writes to each image below another one.
+// all rules of a domain when the domain starts, when a disk leaves it or cannot be attached, and
+// when a block job of it ends, and denies writes to each image below another one.
 func (f *Fake) Confine(file string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

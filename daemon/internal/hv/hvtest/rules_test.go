@@ -3,14 +3,15 @@
 package hvtest_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// As with libvirt 11.3 and AppArmor: a fold of vda is possible until vdb has left the guest, and
-// until the end of a job on vdb.
+// As with libvirt 11.3 and AppArmor: a fold of vda is possible until vdb has left the guest, until
+// a disk could not be attached, and until the end of a job on vdb.
 func TestTheFakeDeniesWhatIsBelowAnOverlayOnceItMakesTheRules(t *testing.T) {
 	const file = "/etc/apparmor.d/libvirt/libvirt-x.files"
 	disk := func(target string) hv.Disk {
@@ -29,6 +30,17 @@ func TestTheFakeDeniesWhatIsBelowAnOverlayOnceItMakesTheRules(t *testing.T) {
 	}{
 		"nothing else happened": {func(*hvtest.Fake) error { return nil }, false},
 		"vdb has left":          {func(f *hvtest.Fake) error { return f.DetachDisk(t.Context(), "web", hv.Live, "vdb") }, true},
+		"vdc was attached": {func(f *hvtest.Fake) error {
+			must(t, f.CreateImage("/vdc", hvtest.Raw, 1<<20))
+			return f.AttachDisk(t.Context(), "web", hv.Live, hv.DiskSpec{Target: "vdc", Image: disk("vdc").Chain[0]})
+		}, false},
+		"vdc could not be attached": {func(f *hvtest.Fake) error {
+			err := f.AttachDisk(t.Context(), "web", hv.Live, hv.DiskSpec{Target: "vdc", Image: disk("vdb").Chain[0]})
+			if !errors.Is(err, hvtest.ErrLocked) {
+				t.Errorf("a disk with the image of another one: %v", err)
+			}
+			return nil
+		}, true},
 		"a job of vdb ended": {func(f *hvtest.Fake) error {
 			must(t, f.CreateImage("/copy", hvtest.Raw, 1<<20))
 			dst := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/copy"}
