@@ -35,6 +35,9 @@ func (d *Doctor) confinements(ctx context.Context) []api.Check {
 		if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 			continue // it has ended
 		}
+		if errors.Is(err, hv.ErrUnavailable) { // it would be the answer for each guest
+			return []api.Check{unknownConfinement("the running guests", errors.New(hv.Unanswered(err)))}
+		}
 		if err != nil {
 			out = append(out, unknownConfinement("instance "+doms[i].Name, err))
 			continue

@@ -41,4 +41,11 @@ func TestDoctorNamesTheGuestsThatAreConfined(t *testing.T) {
 	if len(checks) != 2 || !found(checks, "security", "warn", "it is not known what confines instance web") || !found(checks, "security", "ok", "confines 10 running guests") {
 		t.Errorf("with a guest whose process is not found: %+v", checks)
 	}
+	for range 11 {
+		fake.Inject(hvtest.Fault{Call: "Confinement", Err: &hv.NotAskedError{Err: errors.New("no answer from volferryd-processes")}})
+	}
+	checks = d.confinements(t.Context())
+	if len(checks) != 1 || !found(checks, "security", "warn", "it is not known what confines the running guests: no answer from volferryd-processes") {
+		t.Errorf("while nothing looks at processes: %+v", checks)
+	}
 }
