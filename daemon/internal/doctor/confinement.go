@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,10 +45,20 @@ func (d *Doctor) confinements(ctx context.Context) []api.Check {
 	}
 	for _, module := range []string{"AppArmor", "SELinux", ""} {
 		if of := guests[module]; len(of) > 0 {
-			out = append(out, ok(name, fmt.Sprintf("%s confines %s: %s", cmp.Or(module, "no security module"), humanize.Count(len(of), "running guest"), some(of))))
+			out = append(out, ok(name, fmt.Sprintf("%s %s: %s", confines(module), humanize.Count(len(of), "running guest"), some(of))))
 		}
 	}
 	return out
+}
+
+func confines(module string) string {
+	switch {
+	case module == "":
+		return "no security module confines"
+	case module == "SELinux" && isPermissive():
+		return "SELinux is permissive, and does not confine"
+	}
+	return module + " confines"
 }
 
 func unknownConfinement(what string, err error) api.Check {

@@ -3,8 +3,11 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/uuid"
@@ -47,5 +50,34 @@ func TestDoctorNamesTheGuestsThatAreConfined(t *testing.T) {
 	checks = d.confinements(t.Context())
 	if len(checks) != 1 || !found(checks, "security", "warn", "it is not known what confines the running guests: no answer from volferryd-processes") {
 		t.Errorf("while nothing looks at processes: %+v", checks)
+	}
+}
+
+// labelled is a hypervisor with guests that have a context of SELinux.
+type labelled struct{ *hvtest.Fake }
+
+func (labelled) Confinement(context.Context, string) (hv.Confinement, error) {
+	return hv.Confinement{Context: "system_u:system_r:svirt_t:s0:c1,c2"}, nil
+}
+
+func TestDoctorSaysThatPermissiveSELinuxConfinesNoGuest(t *testing.T) {
+	fake := hvtest.New()
+	id := uuid.NewString()
+	if err := errors.Join(fake.Define(hv.Domain{ID: id, Name: "web"}), fake.Start(id)); err != nil {
+		t.Fatal(err)
+	}
+	defer func(was string) { enforceFile = was }(enforceFile)
+	enforceFile = filepath.Join(t.TempDir(), "enforce")
+	d := &Doctor{HV: labelled{fake}}
+	for enforce, says := range map[string]string{
+		"1": "SELinux confines 1 running guest: web",
+		"0": "SELinux is permissive, and does not confine 1 running guest: web",
+	} {
+		if err := os.WriteFile(enforceFile, []byte(enforce), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if checks := d.confinements(t.Context()); len(checks) != 1 || !found(checks, "security", "ok", says) {
+			t.Errorf("with %s in the file: %+v, want %q", enforce, checks, says)
+		}
 	}
 }

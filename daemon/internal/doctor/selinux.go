@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -15,6 +16,15 @@ import (
 )
 
 const labelAttribute = "security.selinux"
+
+// enforceFile has 0 while SELinux is permissive. It is a variable for the tests.
+var enforceFile = "/sys/fs/selinux/enforce"
+
+// isPermissive reports whether SELinux only logs the accesses that its policy denies.
+func isPermissive() bool {
+	text, err := os.ReadFile(enforceFile)
+	return err == nil && strings.TrimSpace(string(text)) == "0"
+}
 
 // closedTypes are the types of directories that SELinux keeps confined guests from. libvirt labels
 // images, and not their directories.
