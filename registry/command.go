@@ -98,10 +98,11 @@ func placed(set *flag.FlagSet, file string) (*config, error) {
 			args = append(args, "--config", file)
 		}
 	})
-	cfg, _, err := loadConfig(args, "", io.Discard)
+	loaded, err := loadConfig(args, "", io.Discard)
 	if err != nil {
 		return nil, err
 	}
+	cfg := loaded.Config
 	if err := errors.Join(settings.CheckPath("tls_dir", cfg.TLSDir), cfg.checkCADir(), settings.CheckPath("db", cfg.DB)); err != nil {
 		return nil, err
 	}

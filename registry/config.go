@@ -46,9 +46,6 @@ type config struct {
 	MaxConnectionsPerCaller int `toml:"max_connections_per_caller"`
 	// SharedPools are the site's shared pools; nil means the pools that hosts report as shared.
 	SharedPools sharedPools `toml:"shared_pools"`
-
-	// noFile is the path of the default file if it is absent, otherwise "".
-	noFile string
 }
 
 func defaultConfig() *config {
@@ -68,17 +65,10 @@ func defaultConfig() *config {
 	}
 }
 
-// loadConfig reads the file and then the flags, which have priority, and returns the remaining
-// args.
-func loadConfig(args []string, usage string, stderr io.Writer) (*config, []string, error) {
-	noFile := ""
-	program := settings.Program{Name: server.Program, Usage: usage, File: defaultConfigFile, Stderr: stderr, NoFile: func(path string) { noFile = path }}
-	cfg, rest, err := settings.Load(program, args, defaultConfig, (*config).flags)
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg.noFile = noFile
-	return cfg, rest, nil
+// loadConfig reads the file and then the flags, which have priority.
+func loadConfig(args []string, usage string, stderr io.Writer) (*settings.Loaded[config], error) {
+	program := settings.Program{Name: server.Program, Usage: usage, File: defaultConfigFile, Stderr: stderr}
+	return settings.Load(program, args, defaultConfig, (*config).flags)
 }
 
 func (c *config) flags(set *flag.FlagSet) {

@@ -70,21 +70,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if name != "" && name != "check-config" {
 		return settings.Usagef("there is no command %q; see %s --help", name, server.Program)
 	}
-	cfg, rest, err := loadConfig(args, usage(), stderr)
+	loaded, err := loadConfig(args, usage(), stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if len(rest) > 0 {
-		return settings.Usagef("%q is not what this command takes; see %s --help", rest, server.Program)
+	if len(loaded.Rest) > 0 {
+		return settings.Usagef("%q is not what this command takes; see %s --help", loaded.Rest, server.Program)
 	}
+	cfg := loaded.Config
 	if name == "check-config" {
 		if err := cfg.check(); err != nil {
 			return err
 		}
-		fmt.Fprintln(stdout, settings.Right(cfg.noFile))
+		fmt.Fprintln(stdout, settings.Right(loaded.NoFile))
 		return nil
 	}
 	log, err := service.NewLogger(stderr, cfg.LogLevel)

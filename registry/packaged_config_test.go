@@ -11,7 +11,10 @@ import (
 
 func TestThePackagedConfigurationHasEveryKeyWithItsDefault(t *testing.T) {
 	settingstest.Packaged(t, "../packaging/config/registry.toml", func(path string) (*config, error) {
-		c, _, err := loadConfig([]string{"--config", path}, "", io.Discard)
-		return c, err
+		loaded, err := loadConfig([]string{"--config", path}, "", io.Discard)
+		if err != nil {
+			return nil, err
+		}
+		return loaded.Config, nil
 	}, "shared_pools")
 }

@@ -26,17 +26,24 @@ type Program struct {
 	// Usage is the text before the flags in --help.
 	Usage string
 	// File is the default of --config. The default file may be absent.
-	File string
-	// NoFile, if not nil, is called if the default file is absent.
-	NoFile func(path string)
+	File   string
 	Stderr io.Writer
 }
 
-// Load returns the configuration and the remaining arguments. Flags in args override the file, and
-// the file overrides the defaults. The keys of the file are C's toml tags; an unknown key is an
-// error. The function flags declares the flags of a C. The error is a UsageError if the flags are
-// wrong, and flag.ErrHelp after --help was printed.
-func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *flag.FlagSet)) (cfg *C, rest []string, err error) {
+// Loaded is the result of Load.
+type Loaded[C any] struct {
+	Config *C
+	// Rest are the arguments after the flags.
+	Rest []string
+	// NoFile is the path of the default file if it is absent, otherwise "".
+	NoFile string
+}
+
+// Load reads the configuration. Flags in args override the file, and the file overrides the
+// defaults. The keys of the file are C's toml tags; an unknown key is an error. The function flags
+// declares the flags of a C. The error is a UsageError if the flags are wrong, and flag.ErrHelp
+// after --help was printed.
+func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *flag.FlagSet)) (*Loaded[C], error) {
 	file := p.File
 	parse := func(c *C) (*flag.FlagSet, error) {
 		set := flag.NewFlagSet(p.Name, flag.ContinueOnError)
@@ -56,25 +63,24 @@ func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *f
 	}
 	given, err := parse(defaults())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	named := false
 	given.Visit(func(f *flag.Flag) { named = named || f.Name == "config" })
-	cfg = defaults()
-	switch err := readFile(file, cfg); {
+	out := &Loaded[C]{Config: defaults()}
+	switch err := readFile(file, out.Config); {
 	case errors.Is(err, fs.ErrNotExist) && !named:
-		if p.NoFile != nil {
-			p.NoFile(file)
-		}
+		out.NoFile = file
 	case err != nil:
-		return nil, nil, err
+		return nil, err
 	}
 	// The flags again, over the values of the file.
-	again, err := parse(cfg)
+	again, err := parse(out.Config)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return cfg, again.Args(), nil
+	out.Rest = again.Args()
+	return out, nil
 }
 
 // PrintFlags prints the flags of set like PrintDefaults, but with two dashes.

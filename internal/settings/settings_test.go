@@ -34,7 +34,11 @@ func flags(c *config, set *flag.FlagSet) {
 func load(t *testing.T, stderr *bytes.Buffer, args ...string) (*config, []string, error) {
 	t.Helper()
 	p := settings.Program{Name: "thing", Usage: "thing - a thing\n", File: filepath.Join(t.TempDir(), "absent.toml"), Stderr: stderr}
-	return settings.Load(p, args, defaults, flags)
+	loaded, err := settings.Load(p, args, defaults, flags)
+	if err != nil {
+		return nil, nil, err
+	}
+	return loaded.Config, loaded.Rest, nil
 }
 
 func file(t *testing.T, text string) string {
@@ -69,17 +73,17 @@ func TestOnlyTheFileThatNobodyNamedMayBeAbsent(t *testing.T) {
 	}
 }
 
-func TestTheProgramHearsOfADefaultFileThatIsAbsent(t *testing.T) {
+func TestLoadNamesADefaultFileThatIsAbsent(t *testing.T) {
 	absent := filepath.Join(t.TempDir(), "absent.toml")
-	var heard []string
-	p := settings.Program{File: absent, Stderr: new(bytes.Buffer), NoFile: func(path string) { heard = append(heard, path) }}
-	for _, args := range [][]string{{"--config", file(t, "size = 2")}, nil} {
-		if _, _, err := settings.Load(p, args, defaults, flags); err != nil {
+	p := settings.Program{File: absent, Stderr: new(bytes.Buffer)}
+	for want, args := range map[string][]string{"": {"--config", file(t, "size = 2")}, absent: nil} {
+		loaded, err := settings.Load(p, args, defaults, flags)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if len(heard) != 1 || heard[0] != absent {
-		t.Errorf("absent files: %q, want %q once", heard, absent)
+		if loaded.NoFile != want {
+			t.Errorf("with %q the absent file is %q, want %q", args, loaded.NoFile, want)
+		}
 	}
 	if got := settings.Right(absent); !strings.Contains(got, "there is no file "+absent) || !strings.Contains(got, "the defaults apply") {
 		t.Errorf("check-config says %q", got)

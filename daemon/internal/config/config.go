@@ -140,16 +140,16 @@ func Default() *Config {
 
 // Load reads the file and then the flags. The flags have precedence.
 func Load(args []string, stderr io.Writer) (*Config, error) {
-	noFile := ""
-	program := settings.Program{Name: "volferryd", Usage: usage, File: defaultConfigFile, Stderr: stderr, NoFile: func(path string) { noFile = path }}
-	cfg, rest, err := settings.Load(program, args, Default, (*Config).flags)
+	program := settings.Program{Name: "volferryd", Usage: usage, File: defaultConfigFile, Stderr: stderr}
+	loaded, err := settings.Load(program, args, Default, (*Config).flags)
 	if err != nil {
 		return nil, err
 	}
-	cfg.NoFile = noFile
-	if len(rest) > 0 {
-		return nil, settings.Usagef("there is no use for the argument %q; see volferryd --help", rest[0])
+	if len(loaded.Rest) > 0 {
+		return nil, settings.Usagef("there is no use for the argument %q; see volferryd --help", loaded.Rest[0])
 	}
+	cfg := loaded.Config
+	cfg.NoFile = loaded.NoFile
 	cfg.HostName = cmp.Or(cfg.HostName, Default().HostName)
 	if cfg.OverlayDir == "" {
 		cfg.OverlayDir = filepath.Join(cfg.StateDir, "overlays")
