@@ -14,10 +14,12 @@ func (e *NotAskedError) Unwrap() error { return e.Err }
 // Is reports whether a target is ErrUnavailable.
 func (e *NotAskedError) Is(target error) bool { return target == ErrUnavailable } //nolint:errorlint // of an Is method
 
-// Unanswered names, for an ErrUnavailable, the component that does not answer.
+// Unanswered returns the message of a request that was refused before any change because of an
+// ErrUnavailable. The message names the component that does not answer.
 func Unanswered(err error) string {
+	component := "libvirt does not answer"
 	if notAsked, ok := errors.AsType[*NotAskedError](err); ok {
-		return notAsked.Error()
+		component = notAsked.Error()
 	}
-	return "libvirt does not answer"
+	return component + "; nothing was changed"
 }

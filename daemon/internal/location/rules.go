@@ -84,7 +84,7 @@ func (r Rules) blockPoolAt(ctx context.Context, path string) (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", noPools(err)
+		return "", NoPools(err)
 	}
 	pools, err := r.pools(ctx)
 	if err != nil {
@@ -125,14 +125,15 @@ func (r Rules) pools(ctx context.Context) ([]hv.PoolInfo, error) {
 	}
 	pools, err := r.Storage.Pools(ctx)
 	if err != nil {
-		return nil, noPools(err)
+		return nil, NoPools(err)
 	}
 	return pools, nil
 }
 
-func noPools(why error) error {
+// NoPools returns the refusal of a request because the hypervisor does not list its pools.
+func NoPools(why error) *api.Error {
 	if errors.Is(why, hv.ErrUnavailable) {
-		return api.Errorf(api.CodeHypervisorUnavailable, "%s; nothing was changed", hv.Unanswered(why))
+		return api.Errorf(api.CodeHypervisorUnavailable, "%s", hv.Unanswered(why))
 	}
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", why)
 }

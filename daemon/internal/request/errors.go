@@ -55,7 +55,7 @@ func AwaitHypervisor(err error) error {
 // NoHypervisor returns the refusal of a request because libvirtd or volferryd-processes does not
 // answer.
 func NoHypervisor(err error) *api.Error {
-	return api.Errorf(api.CodeHypervisorUnavailable, "%s; nothing was changed", hv.Unanswered(err))
+	return api.Errorf(api.CodeHypervisorUnavailable, "%s", hv.Unanswered(err))
 }
 
 // Registry gives an error of the registry the type that makes the runner wait or fail the step.

@@ -4,11 +4,9 @@ package preflight
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
@@ -20,11 +18,8 @@ import (
 func (c *Checks) destinationInPool(ctx context.Context, s *move.Spec, t api.MigrationTarget) error {
 	name := t.ToPool
 	pools, err := c.pools.Pools(ctx)
-	switch {
-	case errors.Is(err, hv.ErrUnavailable):
-		return request.NoHypervisor(err)
-	case err != nil:
-		return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", err)
+	if err != nil {
+		return location.NoPools(err)
 	}
 	pool, err := location.Pool(pools, name)
 	if err != nil {
