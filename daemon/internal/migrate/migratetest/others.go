@@ -118,3 +118,16 @@ const ForeignPath = "/backup/snap.qcow2"
 func VolumeAt(path string) api.Volume {
 	return api.Volume{ID: uuid.NewString(), Name: "free", Status: api.VolumeAvailable, Host: Host, Location: api.Location{Path: path, Format: api.FormatRaw, SizeBytes: Size}}
 }
+
+// OpenFiles also returns the Reopened images.
+func (w *World) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error) {
+	files, err := w.Fake.OpenFiles(ctx, id, paths...)
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	for _, path := range paths {
+		if err == nil && w.Reopened != nil && w.Reopened(path) {
+			files = append(files, hv.OpenFile{Path: path, PID: 1, FD: 1})
+		}
+	}
+	return files, err
+}

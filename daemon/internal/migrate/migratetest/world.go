@@ -51,7 +51,10 @@ type World struct {
 	Mu    sync.Mutex
 	Quiet bool
 	// Seen is called at the next look, and may change its result.
-	Seen       func(*hv.Domain)
+	Seen func(*hv.Domain)
+	// Reopened, if not nil, reports whether the guest's process has opened an image that is in no
+	// chain of libvirt.
+	Reopened   func(path string) bool
 	next       uint64
 	definition definitionWatch
 	// latency returns how long a write of a busy guest takes. job is the disk's job, or nil.
