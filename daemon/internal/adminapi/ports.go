@@ -11,5 +11,6 @@ import (
 // Hypervisor has the calls of hv.Hypervisor that this package makes.
 type Hypervisor interface {
 	Up() bool
+	Answers(ctx context.Context) error
 	Domains(ctx context.Context) ([]hv.Domain, error)
 }

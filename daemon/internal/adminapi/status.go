@@ -25,7 +25,7 @@ type statusAPI struct {
 func (s *statusAPI) show(r *http.Request, _ routes.None) (api.Status, error) {
 	st := api.Status{
 		Program: program, Version: s.Version, Host: s.HostName, HostID: s.HostID, Since: s.Since,
-		Parts: []api.Check{s.libvirtPart(), s.registryPart(r.Context()), s.epochPart(), s.tasksPart(), s.releasesPart(), s.instancesPart(), s.chainsPart()},
+		Parts: []api.Check{s.libvirtPart(r.Context()), s.registryPart(r.Context()), s.epochPart(), s.tasksPart(), s.releasesPart(), s.instancesPart(), s.chainsPart()},
 	}
 	s.count(r.Context(), &st)
 	for _, p := range st.Parts {
@@ -52,14 +52,21 @@ func (s *statusAPI) show(r *http.Request, _ routes.None) (api.Status, error) {
 	return st, nil
 }
 
-func (s *statusAPI) libvirtPart() api.Check {
-	if s.HV.Up() {
-		return api.Check{Name: "libvirt", Status: "ok", Message: "connected"}
+// libvirtTimeout is the timeout of a read here and at a scrape of the metrics.
+const libvirtTimeout = 5 * time.Second
+
+// libvirtPart calls a connected libvirt: for most of a minute a hung libvirt stays connected.
+func (s *statusAPI) libvirtPart(ctx context.Context) api.Check {
+	const name, advice = "libvirt", "systemctl status libvirtd"
+	if !s.HV.Up() {
+		return api.Check{Name: name, Status: "fail", Message: "libvirt does not answer; what needs it waits", Advice: advice}
 	}
-	return api.Check{
-		Name: "libvirt", Status: "fail", Message: "libvirt does not answer; what needs it waits",
-		Advice: "systemctl status libvirtd",
+	bounded, cancel := context.WithTimeout(ctx, libvirtTimeout)
+	defer cancel()
+	if err := s.HV.Answers(bounded); err != nil {
+		return api.Check{Name: name, Status: "fail", Message: fmt.Sprintf("connected, and without an answer for %s; what needs it waits", libvirtTimeout), Advice: advice}
 	}
+	return api.Check{Name: name, Status: "ok", Message: "connected"}
 }
 
 const refreshTimeout = time.Second

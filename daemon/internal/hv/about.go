@@ -62,8 +62,12 @@ type Host interface {
 	// HookRefuses reports whether the host's hook refuses the start of a domain with this id. It
 	// tries to start a transient domain that cannot run, and leaves no guest process.
 	HookRefuses(ctx context.Context, id string) (bool, error)
-	// Up reports whether the connection works now.
+	// Up reports whether the connection works now. A hypervisor that hangs is noticed after a
+	// while.
 	Up() bool
+	// Answers makes one cheap call. It returns ErrUnavailable if there is no answer before ctx
+	// ends.
+	Answers(ctx context.Context) error
 	// Events returns a subscription, which ends when ctx ends. It starts with EventConnected if
 	// the connection is up. A slow reader loses the oldest events, and gets another EventConnected
 	// instead.

@@ -62,6 +62,12 @@ func (h *host) readAbout(ctx context.Context, about *hv.About) error {
 	return nil
 }
 
+// Answers implements hv.Host.
+func (c *connection) Answers(ctx context.Context) error {
+	_, err := c.libraryVersion(ctx)
+	return err
+}
+
 // libraryVersion returns the version of the libvirt that answers.
 func (c *connection) libraryVersion(ctx context.Context) (hv.Version, error) {
 	s, err := c.reads()

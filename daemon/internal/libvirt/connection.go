@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// connection has the sessions with libvirtd, and passes on its events. It implements Up and Events
-// of hv.Host.
+// connection has the sessions with libvirtd, and passes on its events. It implements Up,
+// Answers and Events of hv.Host.
 type connection struct {
 	sockets     []string
 	callTimeout time.Duration

@@ -128,7 +128,7 @@ type pools struct {
 	busy gate
 }
 
-// host implements hv.Host, except Up and Events; see connection.
+// host implements hv.Host, except Up, Answers and Events; see connection.
 type host struct {
 	connection *connection
 	library    *library

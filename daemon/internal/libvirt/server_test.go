@@ -34,6 +34,7 @@ const (
 	procVolumeByName    = 95
 	procVolumeXML       = 99
 	procIsPersistent    = 151
+	procGetLibVersion   = 157
 	procHasManagedSave  = 183
 	procSnapshotNum     = 187
 	procGetState        = 212
@@ -198,6 +199,32 @@ func linked(t *testing.T, s *server) *Conn {
 }
 
 var guestID = uuid.MustParse("5f6d9a53-0000-4000-8000-000000000001")
+
+func TestALibvirtThatIsConnectedAndHangsDoesNotAnswer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer answer
+		want   error
+	}{
+		"answers": {always(uint64(9000001)), nil},
+		"hangs":   {func(request) []byte { return nil }, hv.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, map[uint32]answer{procGetLibVersion: tc.answer})
+			c := linked(t, s)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if tc.want != nil {
+				go func() {
+					s.wait(t, procGetLibVersion, 1)
+					cancel()
+				}()
+			}
+			if err := c.Answers(ctx); !errors.Is(err, tc.want) {
+				t.Errorf("Answers = %v, want %v", err, tc.want)
+			}
+		})
+	}
+}
 
 // A pool with a server that is down delays neither the resume of a paused guest nor another pool;
 // and it occupies only one call of libvirtd, however often it is used.

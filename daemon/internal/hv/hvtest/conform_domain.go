@@ -281,4 +281,7 @@ func testCancelledCaller(t *testing.T, b *bench) {
 	if !b.hv.Up() {
 		t.Error("a caller that leaves took the connection down")
 	}
+	if err := b.hv.Answers(t.Context()); err != nil {
+		t.Errorf("Answers = %v after a caller has left", err)
+	}
 }

@@ -221,6 +221,11 @@ func (f *Fake) About(ctx context.Context) (about hv.About, err error) {
 	return about, err
 }
 
+// Answers implements hv.Hypervisor.
+func (f *Fake) Answers(ctx context.Context) error {
+	return f.call(ctx, "Answers", func() error { return nil })
+}
+
 // SetAbout sets what About returns.
 func (f *Fake) SetAbout(about hv.About) {
 	f.mu.Lock()
