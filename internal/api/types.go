@@ -397,8 +397,17 @@ type Migration struct {
 	PauseSteps []PauseStep `json:"pause_steps,omitempty"`
 	// Remark describes how the result differs, or may differ, from the caller's expectation.
 	Remark string `json:"remark,omitempty"`
-	Error  *Error `json:"error"`
+	// DstAfter is the fate of the image at Dst after a cancel, empty if unknown. Remark has the
+	// reason for kept.
+	DstAfter string `json:"dst_after,omitempty" enum:"deleted,kept"`
+	Error    *Error `json:"error"`
 }
+
+// The values of Migration.DstAfter.
+const (
+	DstDeleted = "deleted"
+	DstKept    = "kept"
+)
 
 // Op is a durable operation on a host. Location is the destination that a copy with all guests
 // paused has created. Remark describes how the result of a finished op differs from the caller's

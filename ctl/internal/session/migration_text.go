@@ -19,7 +19,7 @@ func OutcomeText(m *api.Migration) []string {
 	case api.MigrationCompleted:
 		return completedText(m)
 	case api.MigrationCancelled:
-		lines := []string{fmt.Sprintf("Cancelled: volume %s stays at %s; nothing more is written to %s.", name, src, dst)}
+		lines := []string{fmt.Sprintf("Cancelled: volume %s stays at %s; %s.", name, src, fateOfDst(m))}
 		if m.Remark != "" {
 			lines = append(lines, "  note      "+m.Remark)
 		}
@@ -40,6 +40,18 @@ func OutcomeText(m *api.Migration) []string {
 		return []string{StandingText(m)}
 	default:
 		return []string{fmt.Sprintf("Migration %s of volume %s is in state %s.", m.ID, name, m.State)}
+	}
+}
+
+func fateOfDst(m *api.Migration) string {
+	dst := render.Location(m.Dst)
+	switch m.DstAfter {
+	case api.DstDeleted:
+		return "the destination " + dst + " was deleted"
+	case api.DstKept:
+		return "the destination " + dst + " was kept, and nothing more is written to it"
+	default:
+		return "nothing more is written to " + dst
 	}
 }
 

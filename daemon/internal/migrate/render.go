@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
 	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/place"
 	"github.com/volferry/volferry/daemon/internal/migrate/plans"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -60,6 +61,9 @@ func (m *Manager) renderPaced(h *history.Migration) (api.Migration, move.PacingK
 		mig.GuestThrottled = m.Monitor.Throttled(s.MigrationID)
 	}
 	mig.Remark = remark(h, state)
+	if state == api.MigrationCancelled && h.Abandoned() == nil {
+		mig.DstAfter = place.DstAfter(&h.Ops[len(h.Ops)-1].Status, s)
+	}
 	fillStalls(h, &mig)
 	pacing := m.fillProgress(h, &mig)
 	return mig, pacing

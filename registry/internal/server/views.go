@@ -68,7 +68,7 @@ func withHostView(m, host api.Migration) api.Migration {
 	m.SetCopyOptions(host.CopyOptions())
 	m.Pacing = host.Pacing
 	m.ExternalCopy, m.DeleteSource, m.Composite = host.ExternalCopy, host.DeleteSource, host.Composite
-	m.Remark = cmp.Or(m.Remark, host.Remark)
+	m.Remark, m.DstAfter = cmp.Or(m.Remark, host.Remark), host.DstAfter
 	if m.Error == nil {
 		m.Error = host.Error
 	}

@@ -23,7 +23,7 @@ func ReportedError(e *api.Error) *api.Error {
 // it has no commands of the host.
 func ReportedMigration(m api.Migration) api.Migration {
 	m.Error = ReportedError(m.Error)
-	for _, text := range []*string{&m.Remark, &m.GuestPaused, &m.GuestNotResumed, &m.GuestThrottled} {
+	for _, text := range []*string{&m.Remark, &m.GuestPaused, &m.GuestNotResumed, &m.GuestThrottled, &m.DstAfter} {
 		*text = ClipTo(MaxErrorMessage, *text)
 	}
 	if p := m.ChainProblem; p != nil {

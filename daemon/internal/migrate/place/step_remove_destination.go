@@ -95,6 +95,19 @@ func LeftDst(st *op.Status) *image.Stamp {
 	return out.Dst
 }
 
+// DstAfter returns the fate of dst after this op, a cancel (api.Migration.DstAfter).
+func DstAfter(st *op.Status, s *move.Spec) string {
+	if st.State != op.StateDone || !st.Op.Has(removeDestinationStep) {
+		return ""
+	}
+	var out move.RemarkOutput
+	move.DecodeOutput(st, removeDestinationStep, &out)
+	if s.DstOrigin() != move.DstMade || out.Remark != "" {
+		return api.DstKept
+	}
+	return api.DstDeleted
+}
+
 type disconnectedNote struct {
 	Disconnected bool `json:"disconnected"`
 }
