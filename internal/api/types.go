@@ -174,7 +174,7 @@ type Host struct {
 
 // Pool is a storage pool of one host, or of several if Shared is set: all hosts with a pool of this
 // name then see the same bytes. With Multiattach several guests may have a volume open at once. The
-// registry sets Host and UpdatedAt; a report may leave them out.
+// registry sets Host, UpdatedAt and Stale; a report may leave them out.
 type Pool struct {
 	Name          string    `json:"name"`
 	Host          string    `json:"host" schema:"optional"`
@@ -186,6 +186,8 @@ type Pool struct {
 	CapacityBytes int64     `json:"capacity_bytes"`
 	FreeBytes     int64     `json:"free_bytes"`
 	UpdatedAt     time.Time `json:"updated_at" schema:"optional"`
+	// Stale: the host does not report the pool now, so everything is as of UpdatedAt.
+	Stale bool `json:"stale,omitempty"`
 	// Uses has at most MaxPoolUses entries.
 	Uses []PoolUse `json:"uses,omitempty"`
 }

@@ -5,6 +5,7 @@ package command
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -46,7 +47,7 @@ func poolList(c *cli.Context, s *session.Session) error {
 	for _, p := range pools {
 		pooled = append(pooled, p.Name)
 		t.Add(p.Name, p.Host, p.Type, render.YesNo(p.Active), render.YesNo(p.Shared),
-			roomText(&p, p.FreeBytes, humanize.Bytes), roomText(&p, p.CapacityBytes, humanize.Bytes), p.Path)
+			roomText(&p, p.FreeBytes, humanize.Bytes)+ageText(&p, s.Now), roomText(&p, p.CapacityBytes, humanize.Bytes), p.Path)
 	}
 	if err := s.PrintList(resp, pooled, &t, "No pool is known: make one with 'virsh pool-define-as' and 'virsh pool-start'. A host without an answer of libvirt reports no pool; 'volferryctl status' on the host shows that."); err != nil || s.JSON {
 		return err
@@ -64,6 +65,14 @@ func roomText(p *api.Pool, bytes int64, words func(int64) string) string {
 		return "-"
 	}
 	return words(bytes)
+}
+
+// ageText returns the age of a pool's values, if the host does not report them now.
+func ageText(p *api.Pool, now time.Time) string {
+	if !p.Stale {
+		return ""
+	}
+	return " (" + render.Ago(p.UpdatedAt, now) + ")"
 }
 
 // equalRooms returns lines about a host's pools that seem to share a filesystem: each pool reports
@@ -113,7 +122,11 @@ func poolShow(c *cli.Context, s *session.Session) error {
 	r.Add("shared", render.YesNo(p.Shared))
 	r.Add("free", roomText(p, p.FreeBytes, humanize.ExactBytes))
 	r.Add("capacity", roomText(p, p.CapacityBytes, humanize.ExactBytes))
-	r.Add("as of", render.Time(p.UpdatedAt))
+	asOf := render.Time(p.UpdatedAt)
+	if p.Stale {
+		asOf += ", and not reported since: is libvirt or volferryd of the host down?"
+	}
+	r.Add("as of", asOf)
 	if err := s.PrintRecord(resp, p.Name, &r); err != nil || s.JSON || s.Quiet || len(p.Uses) == 0 {
 		return err
 	}

@@ -76,6 +76,8 @@ type State struct {
 	// PoolsAt is the time of the report of Pools. PoolsFlushed is the PoolsAt of the pools in the
 	// database.
 	PoolsAt, PoolsFlushed time.Time
+	// withoutPools means that the last whole report had no pools: libvirt did not answer the host.
+	withoutPools bool
 	// digest is the digest of the last stored report; "" forces the next report to be stored.
 	digest string
 	// compared means that the host's mark was compared with the registry's history since the start.
@@ -151,7 +153,7 @@ func (c *Cache) Update(in api.HostReport, digest string) (stored bool) {
 	if s == nil {
 		return false
 	}
-	if in.Pools != nil {
+	if s.withoutPools = in.Pools == nil; !s.withoutPools {
 		s.Pools, s.PoolsAt = in.Pools, s.LastSeen
 	}
 	return s.digest == digest
@@ -227,8 +229,8 @@ func (c *Cache) LastSeen(id string) (time.Time, bool) {
 	return s.LastSeen, true
 }
 
-// FillPool sets the last reported sizes and uses of a pool. It returns false if the host has not
-// reported the pool since the start.
+// FillPool sets the last reported sizes and uses of a pool, and whether a later report lacked them.
+// It returns false if the host has not reported the pool since the start.
 func (c *Cache) FillPool(hostID string, p *api.Pool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,7 +241,7 @@ func (c *Cache) FillPool(hostID string, p *api.Pool) bool {
 	for _, fresh := range s.Pools {
 		if fresh.Name == p.Name {
 			p.CapacityBytes, p.FreeBytes, p.UpdatedAt = fresh.CapacityBytes, fresh.FreeBytes, s.PoolsAt.UTC().Truncate(time.Microsecond)
-			p.Uses = slices.Clone(fresh.Uses)
+			p.Uses, p.Stale = slices.Clone(fresh.Uses), s.withoutPools
 			return true
 		}
 	}

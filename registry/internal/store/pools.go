@@ -100,14 +100,17 @@ func (s *Pools) scan(row ledger.Scanner) (api.Pool, error) {
 	return p, err
 }
 
-// fill adds the last reported sizes and uses; a silent host's uses are unknown.
+// fill adds the last reported sizes and uses. A silent host's sizes are stale, and its uses are
+// unknown.
 func (s *Pools) fill(hostID string, p *api.Pool) {
 	reported := s.db.hosts.FillPool(hostID, p)
 	last, seen := s.db.hosts.LastSeen(hostID)
 	switch {
 	case !reported:
+		p.Stale = true
 		p.Uses = append(p.Uses, api.PoolUse{Unknown: "the host has not reported since the registry started"})
 	case !seen || !s.db.isUp(hostID, last):
+		p.Stale = true
 		p.Uses = append(p.Uses, api.PoolUse{Unknown: "the host was last heard of at " + last.UTC().Format(time.RFC3339)})
 	}
 	for i := range p.Uses {

@@ -5,6 +5,7 @@ package store
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -53,4 +54,34 @@ func TestAHostIsBelievedThatAPoolIsSharedIfTheSiteHasNamedIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAPoolThatItsHostDoesNotReportNowIsStale(t *testing.T) {
+	s := openWith(t, filepath.Join(t.TempDir(), "registry.db"), Options{})
+	now := time.Now().Truncate(time.Microsecond)
+	s.now = func() time.Time { return now }
+	report := func(pools []api.Pool) {
+		now = now.Add(time.Second)
+		in := reportOf(id(hostKind, 1), "a", 1)
+		in.Pools = pools
+		must(s.Reports.Receive(t.Context(), nobody, in))(t)
+	}
+	check := func(when string, stale bool, at time.Time) {
+		t.Helper()
+		p := must(s.Pools.Get(t.Context(), "fast", "a"))(t)
+		if p.Stale != stale || p.FreeBytes != 5 || !p.UpdatedAt.Equal(at) {
+			t.Errorf("%s: stale %t with %d bytes free at %s, want %t with 5 at %s", when, p.Stale, p.FreeBytes, p.UpdatedAt, stale, at)
+		}
+	}
+	pools := []api.Pool{{Name: "fast", Type: "dir", Path: "/fast", FreeBytes: 5, CapacityBytes: 10}}
+	report(pools)
+	first := now
+	check("reported", false, first)
+	report(nil)
+	check("libvirt is away", true, first)
+	report(pools)
+	again := now
+	check("libvirt is back", false, again)
+	now = now.Add(time.Hour)
+	check("the host is silent", true, again)
 }
