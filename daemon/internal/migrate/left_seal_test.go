@@ -47,6 +47,57 @@ func TestASourceThatAStrangersGuestHasWrittenIsKept(t *testing.T) {
 	}
 }
 
+// From the pivot on src is free, and the daemon may be dead before settle.
+func TestASourceThatAStrangersGuestHasWrittenBeforeSettleIsKept(t *testing.T) {
+	for name, target := range map[string]api.MigrationTarget{
+		"overlay": {ToPool: "new", DeleteSource: true},
+		"mirror":  {ToPool: "new", Method: move.MethodMirror, DeleteSource: true, CopyOptions: api.CopyOptions{Verify: move.VerifyFull}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				d.when("settle", op.EventStarted, func() { d.diesWhile(func() { d.otherGuestWrites(t, srcPath) }) })
+				mig := d.until(d.migrateTo(target), api.MigrationCompleted)
+				if !d.world.Exists(srcPath) {
+					t.Errorf("%s was deleted with what the guest of instance other has written there", srcPath)
+				}
+				if !strings.Contains(mig.Remark, "was written since") {
+					t.Errorf("the remark is %q", mig.Remark)
+				}
+			})
+		})
+	}
+}
+
+// otherGuestWrites makes another guest run on an image, write, and go.
+func (d *daemon) otherGuestWrites(t *testing.T, path string) {
+	t.Helper()
+	d.world.DefineOn(t, path)
+	must(t, d.world.Start(migratetest.SrcAttachment))
+	must(t, d.world.Fake.GuestWrite(migratetest.SrcAttachment, "vda", 3, 1<<41))
+	must(t, d.world.Stop(migratetest.SrcAttachment))
+	must(t, d.world.Undefine(migratetest.SrcAttachment))
+}
+
+// QEMU may write tables as it closes a qcow2 image, and a stamp does not show who wrote.
+func TestWhoWroteAMirroredQcow2SourceBeforeSettleIsUnknown(t *testing.T) {
+	for _, written := range []bool{false, true} {
+		inBubbleOn(t, migratetest.Qcow2World, hv.StateRunning, func(t *testing.T, d *daemon) {
+			if written {
+				d.world.Inject(hvtest.Fault{Call: "Pivot", After: true, Do: func() { must(t, d.world.Touch(srcPath)) }})
+			}
+			d.until(d.migrateTo(api.MigrationTarget{ToPool: "new", Method: move.MethodMirror}), api.MigrationCompleted)
+			all := d.released()
+			if len(all) != 1 || all[0].Written || (all[0].WrittenUnknown != "") != written {
+				t.Errorf("written %t: %+v", written, all)
+			}
+			must(t, d.world.Touch(srcPath))
+			if all = d.released(); len(all) != 1 || all[0].Written == written {
+				t.Errorf("written %t, and once more after the move: %+v", written, all)
+			}
+		})
+	}
+}
+
 // The counters of a device begin at zero when its host boots.
 func TestOfADeviceThatIsLeftNobodyCanTellAfterAReboot(t *testing.T) {
 	for _, method := range []string{api.MethodOverlay, api.MethodMirror} {

@@ -38,8 +38,9 @@ type History interface {
 
 // Facts are the journal's facts about a migration.
 type Facts struct {
-	// Seal is the stamp of src from its freeze. If the method does not freeze src, it is from when
-	// no process had src open any more. It is nil without a stamp.
+	// Seal is the stamp of src from its freeze. If the method does not freeze src, it is from the
+	// pause of the switch (a mirror), or from when no process had src open any more. It is nil
+	// without a stamp.
 	Seal *image.Stamp
 	// Snapshot is the snapshot that was made of src, an RBD image, at that time; nil if none was
 	// made. SnapshotBegun: a snapshot of its name is ours, even if the journal does not have it.

@@ -111,8 +111,8 @@ func (h *journalHistory) Facts(ctx context.Context, s *move.Spec, exceptOp strin
 	return f, err
 }
 
-// left returns the stamp of a src that was not frozen, made when no process had src open any more,
-// or nil. Of several stamps it returns the last.
+// left returns the stamp of a src that was not frozen (seal.LeftSrcNote), or nil. Of several
+// stamps it returns the last.
 func (h *journalHistory) left(ctx context.Context, s *move.Spec) (stamp *image.Stamp, err error) {
 	for _, group := range []string{s.MigrationID, move.LiveGroup(s.MigrationID)} {
 		ops, err := h.journal.Group(ctx, group)

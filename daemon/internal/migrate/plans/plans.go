@@ -79,7 +79,7 @@ func (e *Env) completePlan() op.Plan {
 			e.Overlay.StepPivot(move.ToDst),
 			e.Overlay.StepNameLeft(move.ToDst, leftOfSwitch),
 			e.Pause.StepResume(move.ToSwitch),
-			e.Seal.SealsMirrored(e.Overlay.StepSettle(move.ToDst)),
+			e.Overlay.SealsMirrored(e.Overlay.StepSettle(move.ToDst)),
 			e.Pause.StepGuard("moving"),
 			e.Pause.StepFold(move.ToDst),
 			e.Pause.StepUnguard(),

@@ -84,27 +84,19 @@ func (e *Env) lookAtSeal(ctx context.Context, s *move.Spec, opID string) (lost b
 	return false, written(s, p.Seal, p.Snapshot)
 }
 
-// LeftSrcNote has the stamp of a src that the move did not freeze, taken when no process had src
-// open any more.
+// LeftSrcNote has the stamp of a src that the move did not freeze: from the pause of a mirror, or
+// from when no process had src open any more.
 type LeftSrcNote struct {
 	Left *image.Stamp `json:"left,omitempty"`
 }
+
+// LeftUnknown is the log message about a src without a LeftSrcNote.
+const LeftUnknown = "nobody will be able to tell whether a source is written after its volume has left it"
 
 // SealsLeft makes a step note the stamp of src after its Do. After this step no process may have
 // src open.
 func (e *Env) SealsLeft(st op.Step) op.Step {
 	return Followed(st, func(ctx context.Context, r *op.Run, s *move.Spec) error {
-		return e.SealLeft(ctx, r, s.Src.Path, st.Name)
-	})
-}
-
-// SealsMirrored is SealsLeft for a move by MethodMirror, which does not freeze src. It changes no
-// other move.
-func (e *Env) SealsMirrored(st op.Step) op.Step {
-	return Followed(st, func(ctx context.Context, r *op.Run, s *move.Spec) error {
-		if s.Method != move.MethodMirror {
-			return nil
-		}
 		return e.SealLeft(ctx, r, s.Src.Path, st.Name)
 	})
 }
@@ -119,7 +111,7 @@ func (e *Env) SealLeft(ctx context.Context, r *op.Run, src, step string) error {
 	}
 	stamp, err := e.StampToKeep(ctx, src)
 	if err != nil {
-		e.log.Warn("nobody will be able to tell whether a source is written after its volume has left it", "path", src, "err", err)
+		e.log.Warn(LeftUnknown, "path", src, "err", err)
 		return ctx.Err()
 	}
 	return r.Note(ctx, LeftSrcNote{&stamp})
