@@ -350,6 +350,58 @@ func TestAnEndWhoseFlushFailsBehindThePivotIsProvedByAComparison(t *testing.T) {
 	}
 }
 
+// The flush after the pivot reports its failure to a daemon that dies, or that cannot note it.
+func TestAnEndWhoseFlushBehindThePivotHasNoResultIsProvedByAComparison(t *testing.T) {
+	for how, fails := range map[string]func(d *daemon, end string){
+		"the daemon dies": func(d *daemon, end string) {
+			d.when("settle", op.EventNoted, func() { d.diesWhile(func() { d.world.FailSync(end) }) })
+		},
+		"the journal is full": func(d *daemon, end string) {
+			d.world.Images.FlushFails = func(path string) error {
+				if path != end {
+					return nil
+				}
+				d.journal.FailNext(false)
+				return &fs.PathError{Op: "sync", Path: path, Err: syscall.EIO}
+			}
+		},
+	} {
+		for name, world := range map[string]func(*testing.T, hv.State) *migratetest.World{"raw": migratetest.NewWorld, "qcow2": migratetest.Qcow2World} {
+			t.Run(how+", "+name, func(t *testing.T) {
+				inBubbleOn(t, unsafely(world), hv.StateRunning, func(t *testing.T, d *daemon) {
+					mig := d.copied()
+					d.writesALot()
+					end := mig.Dst.Path
+					d.world.Inject(hvtest.Fault{Call: "Pivot", After: true, Do: func() {
+						must(t, d.world.Touch(end))
+						d.world.Images.Mu.Lock()
+						defer d.world.Images.Mu.Unlock()
+						fails(d, end)
+					}})
+					d.completes(mig)
+					now := d.untilItStands(mig.ID)
+					if now.State != api.MigrationNeedsOperator || now.Error.Code != api.CodeIOError || !d.world.Exists(overlayOf(mig)) {
+						t.Fatalf("the migration is %s: %v; the overlay is there: %t", now.State, now.Error, d.world.Exists(overlayOf(mig)))
+					}
+					d.stillRunning()
+					d.follow(now)
+					d.moved(now)
+				})
+			})
+		}
+	}
+}
+
+// QEMU flushes what it writes in the pivot, and reports a failure itself.
+func TestADaemonThatDiesInTheFlushBehindThePivotGoesOnIfQEMUFlushes(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.copied()
+		d.when("settle", op.EventStarted, func() { d.diesWhile(func() {}) })
+		d.completes(mig)
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
+	})
+}
+
 func TestAnEndThatLacksWhatItCouldNotStoreKeepsTheOverlayUntilItIsWrittenAgain(t *testing.T) {
 	for _, cancel := range []bool{false, true} {
 		inBubbleOn(t, unsafely(migratetest.NewWorld), hv.StateRunning, func(t *testing.T, d *daemon) {

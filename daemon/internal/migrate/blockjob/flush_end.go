@@ -3,6 +3,7 @@
 package blockjob
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,11 +21,12 @@ import (
 // and proves nothing. Proof is a new write of the data, by another job, or a comparison of both
 // images.
 
-// qemuFlushes reports whether QEMU flushes the writes of the disk's job, by the disk's cache mode.
-// Then the kernel reports lost writes also to QEMU, and the job fails.
-func qemuFlushes(d *move.DiskState, s *move.Spec) bool {
-	live := d.Dom.LiveDisk(s.Target)
-	return live == nil || live.Cache != hv.CacheUnsafe
+// QEMUFlushes reports whether QEMU flushes the writes of the disk's job, by the disk's cache mode.
+// Then the kernel reports lost writes also to QEMU, and the job fails. The cache mode of a guest
+// that is off is the definition's.
+func QEMUFlushes(d *move.DiskState, s *move.Spec) bool {
+	disk := cmp.Or(d.Dom.LiveDisk(s.Target), d.Dom.ConfigDisk(s.Target))
+	return disk == nil || disk.Cache != hv.CacheUnsafe
 }
 
 // FlushBeforeSwitch flushes, with the guest running, the images that QEMU would flush with the
@@ -64,7 +66,7 @@ func (e *Env) FlushBeforeSwitch(ctx context.Context, r *op.Run, s *move.Spec, to
 // does nothing if QEMU flushes the target in the pivot, or if the target is an NBD export or RBD
 // image: no server is asked with the guest paused.
 func (e *Env) FlushInPause(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
-	if qemuFlushes(disk, s) || !to.Kind(s).Witnessed {
+	if QEMUFlushes(disk, s) || !to.Kind(s).Witnessed {
 		return nil
 	}
 	err := e.flushEnd(ctx, s, to, disk, e.flushInTime, func(flushing bool) error { return r.Note(ctx, move.FlushingNote{Flushing: flushing}) })
@@ -98,7 +100,7 @@ func (e *Env) flushInTime(ctx context.Context, path string) error {
 // flushEnd flushes a job's target. If QEMU does not flush the target, the callback keep first
 // stores that the outcome is unknown: a later flush would not report the lost writes again.
 func (e *Env) flushEnd(ctx context.Context, s *move.Spec, to move.Direction, disk *move.DiskState, flush func(context.Context, string) error, keep func(flushing bool) error) error {
-	alone := !qemuFlushes(disk, s)
+	alone := !QEMUFlushes(disk, s)
 	if alone {
 		if err := keep(true); err != nil {
 			return err
@@ -164,11 +166,15 @@ var pausedTooLong = fmt.Sprintf("the guest was paused for %s", move.DrainBound)
 // FlushUnanswered returns the error that ends an op because the result of the flush of the job's
 // target is unknown.
 func FlushUnanswered(s *move.Spec, to move.Direction, why string) error {
-	what := fmt.Sprintf("%s while %s was flushed, and nobody knows whether it has stored what was written to it", why, to.Image(s).Path)
+	what := unanswered(s, to, why)
 	if s.Method == move.MethodMirror {
 		return endNotStored(s, errors.New(what))
 	}
 	return &move.WorldChangedError{What: what}
+}
+
+func unanswered(s *move.Spec, to move.Direction, why string) string {
+	return fmt.Sprintf("%s while %s was flushed, and nobody knows whether it has stored what was written to it", why, to.Image(s).Path)
 }
 
 // EndNotStored reports whether dst may lack writes of the running job, because a flush has failed.
@@ -203,31 +209,47 @@ const SettleStep = "settle"
 
 type settledNote struct {
 	NotStored string `json:"not_stored,omitempty"`
+	move.FlushingNote
 }
 
 // EndIsStored flushes the guest's new image before the old images are removed: with some cache
 // modes QEMU does not flush it. After a failed flush only a comparison proves that the image is
-// stored.
+// stored. If QEMU does not flush the image, EndIsStored first stores that the outcome is unknown: a
+// later flush would not report the lost writes again.
 func (e *Env) EndIsStored(ctx context.Context, r *op.Run, s *move.Spec, to move.Direction, disk *move.DiskState) error {
 	var note settledNote
 	if _, err := r.Noted(SettleStep, &note); err != nil {
 		return err
 	}
+	if note.NotStored == "" && note.Flushing {
+		note.NotStored = unanswered(s, to, HeldUp)
+	}
 	if note.NotStored != "" {
 		return e.sameAsLeft(ctx, s, to, disk, note)
 	}
+	alone := !QEMUFlushes(disk, s)
+	if alone {
+		if err := r.Note(ctx, settledNote{FlushingNote: move.FlushingNote{Flushing: true}}); err != nil {
+			return err
+		}
+	}
 	err := e.images.Flush(ctx, to.Image(s).Path)
-	switch {
-	case err == nil:
-		return nil
-	case !move.NotStored(err):
+	if move.NotStored(err) {
+		note.NotStored = err.Error()
+		if err := r.Note(ctx, note); err != nil {
+			return err
+		}
+		return e.sameAsLeft(ctx, s, to, disk, note)
+	}
+	if alone && ctx.Err() == nil {
+		if err := r.Note(ctx, settledNote{}); err != nil {
+			return err
+		}
+	}
+	if err != nil {
 		return op.Retry(request.BusyDelay, err)
 	}
-	note.NotStored = err.Error()
-	if err := r.Note(ctx, note); err != nil {
-		return err
-	}
-	return e.sameAsLeft(ctx, s, to, disk, note)
+	return nil
 }
 
 // sameAsLeft compares the guest's new image with the old images. The guest must be off, and a

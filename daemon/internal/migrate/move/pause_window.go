@@ -29,9 +29,10 @@ var (
 	ToAbort = PauseWindow{"pause_to_abort", "resume_after_abort", true}
 )
 
-// FlushingNote is part of the note of each step that flushes a block job's image before the pivot.
+// FlushingNote is part of the note of each step with a flush that a later flush cannot replace:
+// Linux reports lost writes once.
 type FlushingNote struct {
-	// Flushing: the image may lack writes of the job. Its flush failed, or has no result yet.
+	// Flushing: the image may lack writes. Its flush failed, or has no result yet.
 	Flushing bool `json:"flushing,omitempty"`
 }
 
