@@ -13,6 +13,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/released"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -95,6 +98,64 @@ func TestAWrittenSourceSaysNothingOfAVolumeOnceItIsSettled(t *testing.T) {
 					t.Errorf("after: %q", got)
 				}
 			})
+		})
+	}
+}
+
+// A backup that begins right before the block job refuses it, and the op waits for the backup.
+func TestAMirrorThatWasRefusedBeforeItWroteHidesNoReleasedSource(t *testing.T) {
+	for name, c := range map[string]struct {
+		world func(*testing.T, hv.State) *migratetest.World
+	}{"": {migratetest.NewWorld}, "held": {losing}} {
+		t.Run(name, func(t *testing.T) {
+			inBubbleOn(t, c.world, hv.StateRunning, func(t *testing.T, d *daemon) {
+				ctx := context.Background()
+				path, id := d.leaveFile(t)
+				d.world.Inject(hvtest.Fault{Call: "BlockCopy", Do: func() { must(t, d.world.BeginBackup(testInstance, "vda")) }})
+				mid := d.migrateTo(api.MigrationTarget{ToPath: path, Method: move.MethodMirror})
+				d.awaitShown(mid, waitsForBackup)
+				d.otherGuestWrites(t, path)
+				d.until(d.cancels(mid), api.MigrationCancelled)
+				must(t, d.world.EndBackup(testInstance, "vda"))
+				if got := d.writtenSources(); len(got) != 1 {
+					t.Errorf("written sources: %q, want the one that %s has left", got, id)
+				}
+				if !slices.ContainsFunc(d.released(), func(r api.ReleasedSource) bool { return r.Location.Path == path }) {
+					t.Errorf("%s is no released source any more", path)
+				}
+				if err := d.manager().Released.CheckAdoptable(ctx, path, "cannot adopt"); api.CodeOf(err) != api.CodeConflict {
+					t.Errorf("an adoption: %v, want conflict", err)
+				}
+				if _, err := d.manager().Plan(ctx, testVolume, api.MigrationTarget{ToPath: path}); api.CodeOf(err) != api.CodeDstInUse {
+					t.Errorf("a plan that overwrites it: %v, want dst_in_use", err)
+				}
+			})
+		})
+	}
+}
+
+// After a lost answer the job may have begun. A backup makes the op wait then.
+func TestAMirrorThatMayHaveBegunLeavesNoReleasedSource(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+			path, _ := d.leaveFile(t)
+			fault := hvtest.Fault{Call: "BlockCopy", Do: func() {
+				must(t, d.world.BeginBackup(testInstance, "vda"))
+				if !lost {
+					must(t, d.world.Touch(path))
+				}
+			}}
+			if lost {
+				fault.Err = hv.ErrUnavailable
+			}
+			d.world.Inject(fault)
+			mid := d.migrateTo(api.MigrationTarget{ToPath: path, Method: move.MethodMirror})
+			d.awaitShown(mid, waitsForBackup)
+			d.until(d.cancels(mid), api.MigrationCancelled)
+			must(t, d.world.EndBackup(testInstance, "vda"))
+			if slices.ContainsFunc(d.released(), func(r api.ReleasedSource) bool { return r.Location.Path == path }) {
+				t.Errorf("lost %t: %s is a released source, and the mirror may have written it", lost, path)
+			}
 		})
 	}
 }

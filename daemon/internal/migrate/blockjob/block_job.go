@@ -5,7 +5,6 @@ package blockjob
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math"
 	"time"
 
@@ -13,10 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/op"
-	"github.com/volferry/volferry/daemon/internal/request"
-	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/retry"
-	"github.com/volferry/volferry/internal/shell"
 )
 
 // runJob begins the block job into dst or src unless it runs, and waits until the job is ready, or
@@ -74,15 +70,10 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *move.Spec, to move.Direc
 			if err := MayBegin(disk, s); err != nil {
 				return false, err
 			}
-			if to.End == move.OnDst {
-				if err := r.Note(ctx, move.WritesNote{Writes: true}); err != nil {
-					return false, err
-				}
-			}
 			if err := e.look.MayBeginUnheld(ctx, s); err != nil {
 				return false, err
 			}
-			if err := e.Begin(ctx, s, to); err != nil {
+			if err := e.beginUnheld(ctx, r, s, to); err != nil {
 				err = e.look.GuestError(ctx, s, err)
 				if to.End == move.OnSrc {
 					err = cmp.Or(e.look.UnknownCommit(ctx, s), err)
@@ -167,41 +158,6 @@ func (e *Env) reportJob(ctx context.Context, s *move.Spec, pace *meter, pacing m
 		Pacing: pacing,
 	})
 	return job
-}
-
-// Begin begins the block job into dst or src. While a backup uses the disk, the op waits for its
-// end; while another job of libvirt does, the op is tried again.
-func (e *Env) Begin(ctx context.Context, s *move.Spec, to move.Direction) error {
-	var err error
-	if to.End == move.OnSrc {
-		err = e.jobs.CommitActive(ctx, s.InstanceID, s.Target, 0)
-	} else {
-		err = e.jobs.BlockCopy(ctx, s.InstanceID, s.Target, s.DstImage(), e.blockCopyOptions(s))
-	}
-	if !errors.Is(err, hv.ErrBusy) {
-		return err
-	}
-	if err := e.AwaitBackup(ctx, s); err != nil {
-		return err
-	}
-	return op.Retry(request.BusyDelay, api.Errorf(api.CodeInstanceBusy,
-		"disk %s of instance %s is in a job of libvirt that Volferry has not begun: %v; nothing was changed: wait for its end, or end it, and call again",
-		s.Target, s.InstanceName, err))
-}
-
-// AwaitBackup makes the op wait while another program's backup uses the disk of the running guest.
-func (e *Env) AwaitBackup(ctx context.Context, s *move.Spec) error {
-	if !e.BackupAtWork(ctx, s) {
-		return nil
-	}
-	return op.WaitFor(request.WaitBackup, api.Errorf(api.CodeInstanceBusy,
-		"the switch of volume %s waits for the end of a backup of disk %s of instance %s; `%s` ends it", s.VolumeName, s.Target, s.InstanceName, shell.Line("virsh", "domjobabort", "--", s.InstanceName)))
-}
-
-// BackupAtWork reports whether another program's backup uses the disk.
-func (e *Env) BackupAtWork(ctx context.Context, s *move.Spec) bool {
-	job, err := e.jobs.Job(ctx, s.InstanceID, s.Target)
-	return err == nil && job != nil && job.Kind == hv.JobBackup
 }
 
 // MayBegin refuses a job on a disk with an unexpected chain, or of a domain that has snapshots.

@@ -87,9 +87,11 @@ type SnapshotNote struct {
 // WritesNote is written right before the first byte of dst is written.
 type WritesNote struct {
 	Writes bool `json:"writes,omitempty"`
+	// Refused: the block job of the note before was refused, and has not written dst.
+	Refused bool `json:"refused,omitempty"`
 }
 
-// BegunNote is the note of a block job that begins with its guest suspended.
+// BegunNote is the note of a block job that begins.
 type BegunNote struct {
 	FoldingNote
 	WritesNote

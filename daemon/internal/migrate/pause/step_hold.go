@@ -167,11 +167,9 @@ func (e *Env) stepBegin(to move.Direction) op.Step {
 			return err
 		}
 		// From here a commit writes src: no later cancel may compare src.
-		if err := r.Note(ctx, move.BegunNote{FoldingNote: move.FoldingNote{Folding: to.End == move.OnSrc}, WritesNote: move.WritesNote{Writes: to.End == move.OnDst}}); err != nil {
-			return err
-		}
+		note := move.BegunNote{FoldingNote: move.FoldingNote{Folding: to.End == move.OnSrc}, WritesNote: move.WritesNote{Writes: to.End == move.OnDst}}
 		began := e.now()
-		if err := e.blockjob.Begin(ctx, s, to); err != nil {
+		if err := e.blockjob.BeginNoted(ctx, r, s, to, note); err != nil {
 			if e.blockjob.BackupAtWork(ctx, s) { // the op waits for it with the guest running
 				return &move.WorldChangedError{What: fmt.Sprintf("a backup of disk %s of instance %s has begun", s.Target, s.InstanceName)}
 			}

@@ -158,15 +158,24 @@ func (h *journalHistory) noted(ctx context.Context, opID string, is func(r *op.R
 	return slices.ContainsFunc(records, func(r op.Record) bool { return r.Kind == op.EventNoted && is(&r) }), nil
 }
 
-// WroteDst reports whether an op has written to dst, or was about to.
+// WroteDst reports whether an op has written to dst, or was about to. A block job that libvirt has
+// refused counts only if an earlier job of the op may have written.
 func WroteDst(st *op.Status, records []op.Record) bool {
 	if move.GoalOf(st.Op.Kind) == move.GoalCopy && st.State == op.StateDone {
 		return true
 	}
-	return slices.ContainsFunc(records, func(r op.Record) bool {
+	begun := 0
+	for i := range records {
 		var note move.WritesNote
-		return r.Kind == op.EventNoted && json.Unmarshal(r.Data, &note) == nil && note.Writes
-	})
+		switch r := &records[i]; {
+		case r.Kind != op.EventNoted || json.Unmarshal(r.Data, &note) != nil:
+		case note.Writes:
+			begun++
+		case note.Refused:
+			begun--
+		}
+	}
+	return begun > 0
 }
 
 func (h *journalHistory) Dst(ctx context.Context, s *move.Spec) (move.DstNote, error) {
