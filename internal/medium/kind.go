@@ -46,6 +46,9 @@ type Kind struct {
 	Severable bool
 	// ClientCache: QEMU caches writes in its own memory, with cache='unsafe' even flushed writes.
 	ClientCache bool
+	// ServerCache: reads come from the cache of a server, which may still have writes that the
+	// server could not store. So a comparison does not prove that an image is stored.
+	ServerCache bool
 
 	parse func(path string) error
 }
@@ -66,9 +69,9 @@ var (
 		Name: "a block device", Path: true, Witnessed: true, OwnWrites: true, Deletable: true, Resizable: true, Led: true,
 	}
 	// LocalExport is an export of an NBD server at a Unix socket of the host.
-	LocalExport = Kind{Name: "an NBD export", Scheme: NBDScheme, Protocol: ProtocolNBD, Raw: true, Severable: true, parse: parseNBD}
+	LocalExport = Kind{Name: "an NBD export", Scheme: NBDScheme, Protocol: ProtocolNBD, Raw: true, Severable: true, ServerCache: true, parse: parseNBD}
 	// Export is an export of an NBD server over TCP.
-	Export = Kind{Name: "an NBD export", Scheme: NBDTCPScheme, Protocol: ProtocolNBD, Raw: true, Severable: true, Remote: true, parse: parseNBD}
+	Export = Kind{Name: "an NBD export", Scheme: NBDTCPScheme, Protocol: ProtocolNBD, Raw: true, Severable: true, ServerCache: true, Remote: true, parse: parseNBD}
 	// RBD is an image of a Ceph cluster.
 	RBD = Kind{
 		Name: "an RBD image", Scheme: RBDScheme, Protocol: ProtocolRBD, Raw: true, Remote: true,

@@ -21,6 +21,8 @@ type Guards struct {
 	Moments *Moments
 	// HookError is a fault of the hook; a hook with a fault knows no start tokens.
 	HookError error
+	// NotEnforced is why libvirt calls no hook, or nil.
+	NotEnforced error
 
 	mu     sync.Mutex
 	set    map[string][]guard.Guard // by domain
@@ -110,8 +112,8 @@ func (g *Guards) Reasons(id string) string {
 	return all[id]
 }
 
-// Enforced returns nil, as if libvirt ran the hook.
-func (g *Guards) Enforced() error { return nil }
+// Enforced returns NotEnforced.
+func (g *Guards) Enforced() error { return g.NotEnforced }
 
 // IssueStartToken returns a token that lets a start pass the owner's guard.
 func (g *Guards) IssueStartToken(id, owner string) (string, error) {

@@ -166,6 +166,7 @@ func (i *Images) Fold(ctx context.Context, overlay string, into []hv.Image) erro
 	if err := i.CheckSecret(ctx, into[0]); err != nil {
 		return err
 	}
+	i.note("fold into", into[0].Path)
 	return i.Fake.CommitOffline(overlay, into[0])
 }
 

@@ -4,6 +4,8 @@ package migrate
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +19,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/monitor"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/medium"
 )
@@ -244,10 +247,11 @@ func TestNothingIsFoldedIntoAnExportThatAStrangerHas(t *testing.T) {
 	}
 }
 
-// Then the guest's flushed writes may be only in its process.
+// Then the guest's flushed writes may be only in its process, and nothing flushes an export.
 func TestADiskWhoseFlushesAreLeftOutIsNotMovedFromOrToAnImage(t *testing.T) {
 	for name, world := range map[string]func(*testing.T, hv.State) *migratetest.World{
 		"from": migratetest.RBDWorld, "to": migratetest.ToAddress(migratetest.NewWorld, migratetest.OtherRBD),
+		"from an export": migratetest.ExportWorld, "to an export": migratetest.ToAddress(migratetest.NewWorld, migratetest.OtherExport),
 	} {
 		inBubbleOn(t, world, hv.StateStopped, func(t *testing.T, d *daemon) {
 			d.world.Redefine(t, func(dom *hv.Domain) {
@@ -258,6 +262,48 @@ func TestADiskWhoseFlushesAreLeftOutIsNotMovedFromOrToAnImage(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			d.stayed()
+		})
+	}
+}
+
+// An NBD server reads from its own cache, which still has what it could not store: equal images are
+// no proof.
+func TestAnExportThatMayNotHaveStoredTheFoldIsWrittenAgain(t *testing.T) {
+	toExport := migratetest.ToAddress(migratetest.NewWorld, migratetest.OtherExport)
+	end := migratetest.OtherExport.Path
+	dies := func(d *daemon) { must(d.t, d.world.Destroy(testInstance)) }
+	for name, c := range map[string]struct {
+		world   func(*testing.T, hv.State) *migratetest.World
+		prepare func(d *daemon)
+		again   bool
+	}{
+		"QEMU dies in the pause, a file": {migratetest.NewWorld, func(d *daemon) { d.world.Inject(hvtest.Fault{Call: "Pivot", Do: func() { dies(d) }}) }, false},
+		"QEMU dies in the pause":         {toExport, func(d *daemon) { d.world.Inject(hvtest.Fault{Call: "Pivot", Do: func() { dies(d) }}) }, true},
+		"its flush fails after the pivot": {toExport, func(d *daemon) {
+			d.when("settle", op.EventStarted, func() { dies(d); d.loses(end) })
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubbleOn(t, c.world, hv.StateRunning, func(t *testing.T, d *daemon) {
+				mig := d.copied()
+				d.writesALot()
+				c.prepare(d)
+				d.world.Guards.NotEnforced = errors.New("libvirt runs no hook")
+				d.completes(mig)
+				now := d.untilItStands(mig.ID)
+				if want := map[bool]api.MigrationState{true: api.MigrationNeedsOperator, false: api.MigrationCompleted}[c.again]; now.State != want {
+					t.Errorf("without a hook the migration is %s (%v), want %s", now.State, now.Error, want)
+				}
+				d.world.Guards.NotEnforced = nil
+				if c.again {
+					d.completes(mig)
+					d.until(mig.ID, api.MigrationCompleted)
+				}
+				if again := slices.Contains(d.world.Images.Durable, "fold into "+end); again != c.again {
+					t.Errorf("%s was written again: %t, want %t", end, again, c.again)
+				}
+				d.world.AssertNoWriteLost(t)
+			})
 		})
 	}
 }

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
+	"github.com/volferry/volferry/daemon/internal/migrate/transfer"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -269,7 +271,7 @@ func (e *Env) sameAsLeft(ctx context.Context, s *move.Spec, to move.Direction, d
 	if !e.move.MayTakeLong(ctx, s) {
 		return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%s. Both are compared when this host has rejoined and the call is made again", known))
 	}
-	err := e.move.CompareUntilFenced(ctx, s, to.Chain(s))
+	err := e.SameAndStored(ctx, s, to)
 	switch {
 	case api.CodeOf(err) == api.CodeCopyMismatch:
 		return op.UnknownOutcome(api.Errorf(api.CodeIOError,
@@ -282,6 +284,37 @@ func (e *Env) sameAsLeft(ctx context.Context, s *move.Spec, to move.Direction, d
 	}
 	e.log.Info("the end of a switch whose flush had failed reads as what was left for it", "migration", s.MigrationID, "end", end)
 	return e.guards.Clear(s.InstanceID, s.Owner())
+}
+
+// SameAndStored proves, after a flush that failed or has no result, that the new image of a switch
+// has stored everything that the previous chain has. The guest is off, and a guard of the caller
+// refuses its start. A comparison bypasses this host's cache, but not the cache of an NBD server:
+// such an image, once it is known to read the same, is written again.
+func (e *Env) SameAndStored(ctx context.Context, s *move.Spec, to move.Direction) error {
+	again := to.Kind(s).ServerCache && s.Overlay != ""
+	if again {
+		if err := e.guards.Enforced(); err != nil {
+			return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%s may lack what its server could not store, and has to be written again, but nothing would keep instance %s from a start meanwhile: %v; `volferryctl doctor` says what to do; call again then",
+				to.Image(s).Path, s.InstanceName, err))
+		}
+		disk, err := e.look.ConfirmDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if disk.Active {
+			return op.Retry(request.BusyDelay, look.GuestIsOn(s)) // it was started before the guard
+		}
+	}
+	if err := e.move.CompareUntilFenced(ctx, s, to.Chain(s)); err != nil || !again {
+		return err
+	}
+	e.progress.Set(s.MigrationID, move.Progress{Phase: "fold"})
+	defer e.progress.Clear(s.MigrationID)
+	err := e.images.Fold(ctx, s.Overlay, to.Chain(s))
+	if transfer.IsIOError(err) {
+		return api.Errorf(api.CodeIOError, "%s has to be written again, since its server may not have stored all of it: %v", to.Image(s).Path, err)
+	}
+	return err
 }
 
 // left names the images with the guest's writes from before the switch.

@@ -31,11 +31,13 @@ type limits interface {
 type images interface {
 	Stamp(ctx context.Context, path string) (image.Stamp, error)
 	Flush(ctx context.Context, path string) error
+	Fold(ctx context.Context, overlay string, into []hv.Image) error
 }
 
 type guards interface {
 	Set(domainID, owner, reason string) error
 	Clear(domainID, owner string) error
+	Enforced() error
 }
 
 type history interface {

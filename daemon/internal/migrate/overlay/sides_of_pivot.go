@@ -44,7 +44,7 @@ func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Di
 		}
 		// The old image was not written. But QEMU flushes dst when it suspends the guest and
 		// in the pivot, and may have died before it could report a failed flush.
-		return e.sameInBoth(ctx, s, to)
+		return e.storedInEnd(ctx, s, to)
 	case now.RebootedSince(note.Top):
 		// The guest was resumed while the daemon was dead. A synchronous job writes to both
 		// images, but the guest's flush reaches only the old image.
@@ -56,7 +56,7 @@ func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *move.Spec, to move.Di
 	}
 	// The guest was resumed while the daemon was dead, or the paused process died before the
 	// definition was changed, and a new process has written to the old image.
-	return e.sameInBoth(ctx, s, to)
+	return e.storedInEnd(ctx, s, to)
 }
 
 // dstHasAll returns an error unless dst has all writes of a guest that is off after the pivot,
@@ -118,7 +118,7 @@ func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *move.Spec, to mov
 	if note.Asked {
 		return e.guards.Clear(s.InstanceID, ChainOwner(s)) // of an interrupted comparison
 	}
-	return e.sameInBoth(ctx, s, to)
+	return e.storedInEnd(ctx, s, to)
 }
 
 // untouchedSinceAsked reports whether libvirt was not asked for the pivot, or the pivot's new
@@ -138,13 +138,23 @@ func (e *Env) untouchedSinceAsked(ctx context.Context, s *move.Spec, to move.Dir
 // sameInBoth makes sure that the overlay and the pivot's new image read the same. Until then a
 // guard keeps the instance off.
 func (e *Env) sameInBoth(ctx context.Context, s *move.Spec, to move.Direction) error {
+	return e.underChainGuard(ctx, s, to, func() error { return e.move.CompareUntilFenced(ctx, s, to.Chain(s)) })
+}
+
+// storedInEnd is sameInBoth for a new image that is used from now on without another fold, and
+// that QEMU may not have flushed.
+func (e *Env) storedInEnd(ctx context.Context, s *move.Spec, to move.Direction) error {
+	return e.underChainGuard(ctx, s, to, func() error { return e.blockjob.SameAndStored(ctx, s, to) })
+}
+
+func (e *Env) underChainGuard(ctx context.Context, s *move.Spec, to move.Direction, compare func() error) error {
 	if err := e.guards.Set(s.InstanceID, ChainOwner(s), mayLack(s)); err != nil {
 		return err
 	}
 	if !e.move.MayTakeLong(ctx, s) {
 		return op.UnknownOutcome(look.EitherHasMore(s, to))
 	}
-	err := e.move.CompareUntilFenced(ctx, s, to.Chain(s))
+	err := compare()
 	if api.CodeOf(err) == api.CodeCopyMismatch {
 		return op.UnknownOutcome(look.EitherHasMore(s, to))
 	}

@@ -26,6 +26,8 @@ func (c *Checks) checkUnwitnessed(ctx context.Context, s *move.Spec, dom *hv.Dom
 		return Unsupported(s, "it would have to be mirrored, which is not done from and to an NBD export or an RBD image; leave out --method, or, where the disk can have no overlay, stop instance %s and run this again", dom.Name)
 	case disk.Cache == hv.CacheUnsafe && (src.ClientCache || dst.ClientCache):
 		return Unsupported(s, "disk %s of instance %s has cache='unsafe', with which QEMU keeps in its memory even what the guest has flushed to an RBD image; set another cache mode, and restart the instance", s.Target, dom.Name)
+	case disk.Cache == hv.CacheUnsafe && (src.ServerCache || dst.ServerCache):
+		return Unsupported(s, "disk %s of instance %s has cache='unsafe', so QEMU does not flush its writes to an NBD export, and nothing shows which writes the server could not store; set another cache mode, and restart the instance", s.Target, dom.Name)
 	case s.Method != move.MethodOverlay || src.Witnessed:
 		return nil
 	}
