@@ -40,6 +40,12 @@ func (e *NotStoredError) Error() string {
 
 func (e *NotStoredError) Unwrap() error { return e.Err }
 
+// FlushUnknown returns the error for a flush without a result: the daemon died in the flush, and a
+// later flush would not report lost writes again.
+func FlushUnknown(path string) error {
+	return &NotStoredError{path, errors.New("volferryd ended or was held up while it was flushed")}
+}
+
 func (h host) disconnect(ctx context.Context, path string) error {
 	f, err := h.Open(path, os.O_RDONLY)
 	switch {

@@ -418,6 +418,37 @@ func TestAVolumeThatLacksWhatItsGuestsWroteIsNotCopiedByAnotherHost(t *testing.T
 	}, hv.StateRunning)
 }
 
+// Linux reports a lost write once, and here to a daemon that dies. QEMU flushes the image as it
+// saves the guest, except with cache='unsafe'.
+func TestAVolumeIsNotCopiedByAnotherHostIfTheDaemonDiedInItsFlush(t *testing.T) {
+	for cache, want := range map[string]op.State{"none": op.StateDone, hv.CacheUnsafe: op.StateUndone} {
+		t.Run(cache, func(t *testing.T) {
+			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+				must(t, d.world.SetCache(pausedWeb, "vdb", cache))
+				dies := op.EventStarted
+				if want == op.StateUndone {
+					dies = op.EventNoted
+				}
+				d.world.journal.AfterAppend(func(r op.Record) {
+					if r.Step != "released" || r.Kind != dies {
+						return
+					}
+					d.world.journal.AfterAppend(nil)
+					d.world.journal.SetDown(true)
+					go d.RestartAfter(func() { d.world.journal.SetDown(false) })
+				})
+				st := d.save("save")
+				if st.State != want || want == op.StateUndone && st.Failure.Code != string(api.CodeIOError) {
+					t.Fatalf("the op is %s: %+v, want %s", st.State, st.Failure, want)
+				}
+				if want == op.StateUndone { // the operator has looked at the guest
+					wantState(t, d.save("again"), op.StateDone, "")
+				}
+			}, hv.StateRunning)
+		})
+	}
+}
+
 // A guest that was paused before looks the same while libvirt saves it: a restarted daemon leaves
 // the file alone until libvirt has ended.
 func TestASaveThatOutlivesItsDaemonIsWaitedFor(t *testing.T) {

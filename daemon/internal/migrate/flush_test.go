@@ -427,6 +427,33 @@ func TestAnEndThatLacksWhatItCouldNotStoreKeepsTheOverlayUntilItIsWrittenAgain(t
 	}
 }
 
+// The result of the flush during the daemon's death is unknown.
+func TestADaemonThatDiesInTheFlushOfASourceDoesNotMoveItUnasked(t *testing.T) {
+	for _, step := range []string{"switch_to_overlay", "verify_frozen"} {
+		t.Run(step, func(t *testing.T) {
+			inBubbleOn(t, unsafely(migratetest.NewWorld), hv.StateRunning, func(t *testing.T, d *daemon) {
+				d.writesALot()
+				d.world.Inject(hvtest.Fault{Call: "Snapshot", After: true, Do: func() { must(t, d.world.Touch(srcPath)) }})
+				d.when(step, op.EventNoted, func() { d.diesWhile(func() {}) })
+				id := d.migrate()
+				for {
+					now := d.untilItStands(id)
+					if now.State.Final() {
+						if now.State == api.MigrationCompleted || now.Error == nil || now.Error.Code != api.CodeIOError {
+							t.Errorf("the migration is %s: %v", now.State, now.Error)
+						}
+						break
+					}
+				}
+				if on := d.instance().LiveDisk("vda").Top().Path; on != srcPath {
+					t.Errorf("the guest is on %s", on)
+				}
+				d.until(d.migrate(), api.MigrationCompleted) // asked again
+			})
+		})
+	}
+}
+
 // Only the flush before the snapshot and the flush of the seal report what src could not store.
 func TestASourceThatCouldNotStoreWhatTheGuestWroteIsNotMovedUnasked(t *testing.T) {
 	for moment, call := range map[string]string{"before the snapshot": "", "behind it": "Snapshot"} {

@@ -348,11 +348,13 @@ func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
 	return nil
 }
 
+const stepNameReleased = "released"
+
 // StepReleased verifies that no process of this host has the volume open, except guests that are
 // paused and saved later. Then it writes the volume's cached pages to stable storage, because
 // other hosts will read the volume.
 func (e *Env) StepReleased() op.Step {
-	return subject.Step("released", func(ctx context.Context, _ *op.Run, in *PauseInput) error {
+	return subject.Step(stepNameReleased, func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		doms, err := e.domains.Domains(ctx)
 		if err != nil {
 			return request.HV(err)
@@ -373,7 +375,7 @@ func (e *Env) StepReleased() op.Step {
 		if user != "" {
 			return in.stillOpen(user)
 		}
-		err = e.images.Disconnect(ctx, in.Location.Path)
+		err = e.disconnect(ctx, r, in, doms)
 		var lost *image.NotStoredError
 		if errors.As(err, &lost) {
 			return api.Errorf(api.CodeIOError, "cannot move volume %s with all its guests paused: %v, so that another host may read what was there before; mend the storage, and look at what the guests have, before you migrate it again: that goes on with what is stored",
@@ -381,6 +383,44 @@ func (e *Env) StepReleased() op.Step {
 		}
 		return err
 	}, nil, nil)
+}
+
+// releasedNote is written before the volume's image is flushed.
+type releasedNote struct {
+	Flushing bool `json:"flushing"`
+}
+
+// disconnect writes the cached pages of the volume's image to stable storage. The kernel reports
+// lost writes once. If a guest has the cache mode unsafe, QEMU did not flush as it saved the guest,
+// so a flush that the daemon did not survive counts as failed.
+func (e *Env) disconnect(ctx context.Context, r *op.Run, in *PauseInput, doms []hv.Domain) error {
+	var note releasedNote
+	if _, err := r.Noted(stepNameReleased, &note); err != nil {
+		return err
+	}
+	if note.Flushing {
+		return image.FlushUnknown(in.Location.Path)
+	}
+	alone := slices.ContainsFunc(doms, func(dom hv.Domain) bool { return writesUnflushed(&dom, in.Location.Path) })
+	if alone {
+		if err := r.Note(ctx, releasedNote{Flushing: true}); err != nil {
+			return err
+		}
+	}
+	err := e.images.Disconnect(ctx, in.Location.Path)
+	var lost *image.NotStoredError
+	if !alone || errors.As(err, &lost) || ctx.Err() != nil {
+		return err
+	}
+	return cmp.Or(r.Note(ctx, releasedNote{}), err)
+}
+
+// writesUnflushed reports whether a domain, which may be saved, has the image on a disk with the
+// cache mode unsafe.
+func writesUnflushed(dom *hv.Domain, path string) bool {
+	return slices.ContainsFunc(slices.Concat(dom.Live, dom.Config), func(d hv.Disk) bool {
+		return d.Cache == hv.CacheUnsafe && slices.ContainsFunc(d.Chain, func(img hv.Image) bool { return img.Path == path })
+	})
 }
 
 // mayHaveOpen refuses a domain that has the volume open, unless it is a paused instance of the

@@ -3,6 +3,7 @@
 package overlay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/migrate/blockjob"
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/migrate/seal"
@@ -29,8 +31,11 @@ type SwitchOutput struct {
 
 // switchNote is written after libvirt has reported the guest on the overlay: from now on a saved
 // guest would be restored there.
+//
+// FlushingNote is about src, and is written before that.
 type switchNote struct {
 	Switched bool `json:"switched"`
+	move.FlushingNote
 }
 
 // StepSwitchToOverlay switches the running guest to the overlay. It is the commit point of start:
@@ -54,8 +59,8 @@ func (e *Env) StepSwitchToOverlay() op.Step {
 		if err := e.look.CheckNoBitmapAppeared(ctx, s); err != nil {
 			return err
 		}
-		if err := e.move.FlushEarly(ctx, s, s.Src.Path); err != nil { // QEMU would flush it with the guest's writes blocked
-			return move.LostByGuest(s, err)
+		if err := e.flushSrc(ctx, r, s, disk); err != nil {
+			return err
 		}
 		process, err := e.hv.Process(ctx, s.InstanceID, s.Target) // before the switch, since this call may wait
 		if errors.Is(err, hv.ErrUnavailable) {
@@ -99,6 +104,32 @@ func (e *Env) StepSwitchToOverlay() op.Step {
 	return seal.Provided(move.Step(SwitchStep, do, nil, observe), e.seal.SrcUnchanged)
 }
 
+// flushSrc flushes src, which QEMU would flush with the guest's writes blocked. If QEMU does not
+// flush src, flushSrc first stores that the outcome is unknown: a later flush would not report the
+// lost writes again.
+func (e *Env) flushSrc(ctx context.Context, r *op.Run, s *move.Spec, disk *move.DiskState) error {
+	var note switchNote
+	if _, err := r.Noted(SwitchStep, &note); err != nil {
+		return err
+	}
+	if note.Flushing {
+		return move.LostByGuest(s, image.FlushUnknown(s.Src.Path))
+	}
+	alone := !blockjob.QEMUFlushes(disk, s)
+	if alone {
+		if err := r.Note(ctx, switchNote{FlushingNote: move.FlushingNote{Flushing: true}}); err != nil {
+			return err
+		}
+	}
+	if err := e.move.FlushEarly(ctx, s, s.Src.Path); err != nil {
+		return move.LostByGuest(s, err)
+	}
+	if err := ctx.Err(); err != nil || !alone {
+		return err
+	}
+	return r.Note(ctx, switchNote{})
+}
+
 // These steps freeze src.
 const (
 	SwitchStep = "switch_to_overlay"
@@ -138,7 +169,7 @@ func (e *Env) StepVerifyFrozen() op.Step {
 		if kind := s.SrcKind(); !kind.Witnessed && !kind.Snapshots { // its server may be unavailable, and reports only the size
 			return r.SetOutput(seal.FrozenOutput{At: e.now().UTC(), Src: &image.Stamp{SizeBytes: s.Src.SizeBytes}})
 		}
-		out, err := e.seal.Seal(ctx, r, s, FrozenStep)
+		out, err := e.sealFlushed(ctx, r, s, disk)
 		switch {
 		case move.NotStored(err): // a second flush would not report it
 			return r.SetOutput(seal.FrozenOutput{NotStored: move.LostByGuest(s, err).Error()})
@@ -148,6 +179,31 @@ func (e *Env) StepVerifyFrozen() op.Step {
 		return r.SetOutput(out)
 	}
 	return move.Step(FrozenStep, do, nil, nil)
+}
+
+// sealFlushed returns the seal of src. A flush of src that the daemon did not survive, here or in
+// StepSwitchToOverlay, counts as failed if QEMU does not flush src.
+func (e *Env) sealFlushed(ctx context.Context, r *op.Run, s *move.Spec, disk *move.DiskState) (seal.FrozenOutput, error) {
+	for _, step := range []string{SwitchStep, FrozenStep} {
+		var note move.FlushingNote
+		if _, err := r.Noted(step, &note); err != nil {
+			return seal.FrozenOutput{}, err
+		}
+		if note.Flushing {
+			return seal.FrozenOutput{}, image.FlushUnknown(s.Src.Path)
+		}
+	}
+	alone := s.SrcKind().Witnessed && !blockjob.QEMUFlushes(disk, s)
+	if alone {
+		if err := r.Note(ctx, move.FlushingNote{Flushing: true}); err != nil {
+			return seal.FrozenOutput{}, err
+		}
+	}
+	out, err := e.seal.Seal(ctx, r, s, FrozenStep)
+	if !alone || move.NotStored(err) || ctx.Err() != nil {
+		return out, err
+	}
+	return out, cmp.Or(r.Note(ctx, move.FlushingNote{}), err)
 }
 
 func (e *Env) openFiles(ctx context.Context, s *move.Spec, path string) ([]hv.OpenFile, error) {
