@@ -205,6 +205,36 @@ func TestACopyOfALedMoveThatTheRegistryDoesNotKnowKeepsItsInstanceFromRepair(t *
 	})
 }
 
+// The backup is from before several moves: the registry has the volume where none of the journal's
+// newest move was.
+func TestARegistryOfBeforeSeveralMovesContradictsTheNewestOne(t *testing.T) {
+	savedDaemon(t, func(t *testing.T, d *daemon) {
+		must(t, d.manager().Parts.CopySaved(t.Context(), savedCopy, copySaved()))
+		d.untilOp(savedCopy)
+		r := d.world.Registry
+		for _, tc := range []struct {
+			path        string
+			generation  int64
+			contradicts bool
+		}{
+			{srcPath, 1, true},
+			{"/older/vol.raw", 1, true},
+			{"/other/vol.raw", 2, true}, // another host moved it after the backup was taken back
+			{dstPath, 2, false},
+			{"/newer/vol.raw", 3, false}, // another host moved it after this move
+		} {
+			r.Lock()
+			r.Vol.Location.Path, r.Vol.Location.Pool, r.Vol.Location.Name, r.Vol.Generation = tc.path, "", "", tc.generation
+			r.Unlock()
+			err := d.checksWithoutRow(t)
+			if contradicts := api.CodeOf(err) == api.CodeChainChanged; contradicts != tc.contradicts || err != nil && !contradicts {
+				t.Errorf("the registry has it at %s in generation %d: %v, want a contradiction: %t", tc.path, tc.generation, err, tc.contradicts)
+			}
+			must(t, d.manager().Which.CheckRecorded(t.Context(), testInstance)) // the registry knows the move
+		}
+	})
+}
+
 // A move while all guests write has copied the whole volume once the last writes are copied.
 func TestALiveMoveThatTheRegistryDoesNotKnowCountsFromItsLastCopy(t *testing.T) {
 	toMake(t, func(t *testing.T, d *daemon, v api.LiveVolume) {

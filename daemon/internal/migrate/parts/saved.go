@@ -113,7 +113,7 @@ func (p *Parts) preflightLed(ctx context.Context, method string, in api.CopySave
 	}
 	s := &move.Spec{
 		MigrationID: in.MigrationID, VolumeID: in.VolumeID, VolumeName: in.VolumeName,
-		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Src: in.Src,
+		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Generation: vol.Generation, Src: in.Src,
 		CopyOptions: in.CopyOptions, Method: method,
 	}
 	// The volume may be attached on another host, which has then reported the place to the

@@ -6,93 +6,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/look"
-	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// unrecordedMove is a finished move of this host that the registry does not know, or knows as
-// unfinished, because its database was restored from an older backup. The journal has all later
-// changes, so registry and journal have the volume at different locations.
+// unrecordedMove is the last ended move of this host's journal, if the registry does not know it,
+// or knows it as unfinished, because its database was restored from an older backup. The journal
+// has all later changes, so registry and journal have the volume at different locations.
 type unrecordedMove struct {
-	h   *history.Migration
-	vol api.Volume
+	last *lastPlace
+	vol  api.Volume
 	// open is the registry's state of the open move, or "" for an unknown move.
 	open api.MigrationState
 }
 
-// unrecorded returns last, a volume's last move, if registry and journal contradict each other
-// because the registry lacks the end of that move; otherwise nil.
-func (f *Finder) unrecorded(ctx context.Context, vol api.Volume, last *history.Migration) (*unrecordedMove, error) {
-	if last == nil || !contradicts(last, &vol) {
+// unrecorded returns a volume's last move if registry and journal contradict each other because
+// the registry lacks the end of that move; otherwise nil.
+func (f *Finder) unrecorded(ctx context.Context, vol api.Volume, last *lastPlace) (*unrecordedMove, error) {
+	if last == nil || !last.contradicts(&vol) {
 		return nil, nil
 	}
-	mig, err := f.registry.Migration(ctx, last.Spec.MigrationID)
+	mig, err := f.registry.Migration(ctx, last.migrationID)
 	open := mig.State
 	switch {
 	case api.CodeOf(err) == api.CodeNotFound:
 		open = ""
 	case err != nil:
 		return nil, err
-	case last.Spec.LedByRegistry():
+	case last.led:
 		return nil, nil // the registry decides where it ended
 	case mig.State.Final() && mig.State != api.MigrationCompleted:
 		return nil, nil // an operator has abandoned it, and chosen the copy
 	}
 	return &unrecordedMove{last, vol, open}, nil
-}
-
-// contradicts reports whether journal and registry have the volume at different locations, and the
-// registry knows no later move.
-func contradicts(h *history.Migration, vol *api.Volume) bool {
-	if h.Spec.LedByRegistry() {
-		return SameImage(h.Spec.Src.Path, vol.Location.Path)
-	}
-	found := holder{vol: *vol, newest: h}
-	return !found.moving() && !found.overtaken() && !SameImage(h.Chain()[0].Path, vol.Location.Path)
-}
-
-// lastMove returns the newest migration that can show where a volume is, or nil. starts are the
-// first ops of the migrations, oldest first. A move that the registry controls counts only if this
-// host has copied the whole volume to dst, and has not dropped dst.
-func (f *Finder) lastMove(ctx context.Context, starts []op.Op, volumeID string) (*history.Migration, error) {
-	for _, start := range slices.Backward(starts) {
-		s, err := history.SpecOf(start)
-		if err != nil {
-			return nil, err
-		}
-		if s.VolumeID != volumeID {
-			continue
-		}
-		h, err := f.history.Load(ctx, start.Group)
-		if err != nil || !h.Spec.LedByRegistry() {
-			return h, err
-		}
-		if copied, err := f.copiedLed(ctx, h); copied || err != nil {
-			return h, err
-		}
-	}
-	return nil, nil
-}
-
-func (f *Finder) copiedLed(ctx context.Context, h *history.Migration) (bool, error) {
-	if drop := h.Find(move.GoalCancel); !h.CopiedBefore(len(h.Ops)) || drop != nil && !drop.Undone() {
-		return false, nil
-	}
-	if h.Spec.Method != move.MethodLive {
-		return true, nil
-	}
-	live, err := f.history.LiveDone(ctx, h.Spec.MigrationID)
-	return live.LastCopied, err
 }
 
 // CheckVolumeRecorded refuses calls that depend on a volume's location if registry and journal
@@ -114,7 +68,7 @@ func (f *Finder) unrecordedOfVolume(ctx context.Context, vol api.Volume) (*unrec
 }
 
 func (f *Finder) unrecordedIn(ctx context.Context, starts []op.Op, vol api.Volume) (*unrecordedMove, error) {
-	last, err := f.lastMove(ctx, starts, vol.ID)
+	last, err := f.lastPlace(ctx, starts, vol.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +109,7 @@ func (f *Finder) contradicted(ctx context.Context, found *unrecordedMove) error 
 	if err != nil {
 		return err
 	}
-	return api.Errorf(api.CodeChainChanged, "%s; %s", found.witnesses(dom), found.wayOut(dom)).With("migration_id", found.h.Spec.MigrationID)
+	return api.Errorf(api.CodeChainChanged, "%s; %s", found.witnesses(dom), found.wayOut(dom)).With("migration_id", found.last.migrationID)
 }
 
 func (f *Finder) domainOf(ctx context.Context, found *unrecordedMove) (*hv.Domain, error) {
@@ -197,7 +151,7 @@ func (f *Finder) unrecordedOf(ctx context.Context, instanceID string) (*unrecord
 		if slot.VolumeID == nil {
 			continue
 		}
-		last, err := f.lastMove(ctx, starts, *slot.VolumeID)
+		last, err := f.lastPlace(ctx, starts, *slot.VolumeID)
 		if err != nil {
 			return nil, err
 		}
@@ -215,13 +169,6 @@ func (f *Finder) unrecordedOf(ctx context.Context, instanceID string) (*unrecord
 	return nil, nil
 }
 
-func (u *unrecordedMove) place() string {
-	if u.h.Spec.LedByRegistry() {
-		return u.h.Spec.Dst.Path
-	}
-	return u.h.Chain()[0].Path
-}
-
 func (u *unrecordedMove) disk(dom *hv.Domain, of func(*hv.Domain, string) *hv.Disk) *hv.Disk {
 	if dom == nil {
 		return nil
@@ -235,17 +182,13 @@ func (u *unrecordedMove) disk(dom *hv.Domain, of func(*hv.Domain, string) *hv.Di
 }
 
 func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
-	s := &u.h.Spec
-	moved, knows := "has it at", "does not know"
+	knows := "does not know"
 	if u.open != "" {
 		knows = fmt.Sprintf("has as %s", u.open)
 	}
-	if s.LedByRegistry() {
-		moved = "has it copied to"
-	}
 	says := []string{
 		fmt.Sprintf("the registry has volume %s at %s", u.vol.Name, u.vol.Location.Path),
-		fmt.Sprintf("the journal of this host %s %s since migration %s, which the registry %s (it was restored from a backup of before, perhaps)", moved, u.place(), s.MigrationID, knows),
+		fmt.Sprintf("the journal of this host %s %s since migration %s, which the registry %s (it was restored from a backup of before, perhaps)", u.last.moved, u.last.path, u.last.migrationID, knows),
 	}
 	if d := u.disk(dom, (*hv.Domain).ConfigDisk); d != nil && len(d.Chain) > 0 {
 		says = append(says, fmt.Sprintf("the definition of instance %s names %s", dom.Name, d.Chain[0].Path))
@@ -261,29 +204,29 @@ func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
 func (u *unrecordedMove) wayOut(dom *hv.Domain) string {
 	if u.open != "" && !u.open.Final() {
 		return fmt.Sprintf("this host reports the end of that migration once the restore of the registry is accepted and this host has rejoined; `%s` reports it at once, or says why it cannot: start no guest on %s before, and delete neither",
-			u.h.Again(move.GoalComplete), u.vol.Location.Path)
+			u.last.again, u.vol.Location.Path)
 	}
 	instance := "INSTANCE"
 	if dom != nil {
 		instance = dom.Name
 	}
 	first := ""
-	if d := u.disk(dom, (*hv.Domain).ConfigDisk); d != nil && len(d.Chain) > 0 && !SameImage(d.Chain[0].Path, u.place()) {
+	if d := u.disk(dom, (*hv.Domain).ConfigDisk); d != nil && len(d.Chain) > 0 && !SameImage(d.Chain[0].Path, u.last.path) {
 		first = "have the definition name the image that is right (`virsh define` of a copy that does), then "
 	}
-	if id := u.h.Spec.MigrationID; u.h.Spec.LedByRegistry() {
+	if id := u.last.migrationID; u.last.led {
 		first = fmt.Sprintf("while an instance is still saved for the move (`%s` says so), `%s` at the registry ends it there, or `%s` at its source; else ",
 			shell.Line("volferryctl", "instance", "show", instance), shell.Line("volferryctl", "migration", "complete", id), shell.Line("volferryctl", "migration", "cancel", id)) + first
 	}
 	return fmt.Sprintf("%s has what was written since that migration, unless something was written to %s meanwhile: delete neither, and start no guest on the other. "+
-		"docs/how-to/lose-a-host.md (The registry is lost) says how it is put right, with the guest off: %s`%s`, `%s` and `%s`", u.place(), u.vol.Location.Path, first,
+		"docs/how-to/lose-a-host.md (The registry is lost) says how it is put right, with the guest off: %s`%s`, `%s` and `%s`", u.last.path, u.vol.Location.Path, first,
 		shell.Line("volferryctl", "instance", "forget", instance, "--force"), shell.Line("volferryctl", "volume", "forget", u.vol.Name),
 		shell.Line("volferryctl", "instance", "adopt", instance))
 }
 
 func (u *unrecordedMove) explain(w *api.Which, dom *hv.Domain) {
 	w.Agree = false
-	if w.Authoritative != nil && !SameImage(w.Authoritative[0].Path, u.place()) {
+	if w.Authoritative != nil && !SameImage(w.Authoritative[0].Path, u.last.path) {
 		w.Authoritative = nil
 	}
 	text := u.witnesses(dom) + "; " + u.wayOut(dom)
@@ -301,5 +244,5 @@ func (f *Finder) HoldsUnrecorded(ctx context.Context, h *history.Migration, clai
 		return false, nil //nolint:nilerr // the next look may know the image's volume
 	}
 	found, err := f.unrecordedOfVolume(ctx, *holder.Volume)
-	return found != nil && found.h.Spec.MigrationID == h.Spec.MigrationID, err
+	return found != nil && found.last.migrationID == h.Spec.MigrationID, err
 }

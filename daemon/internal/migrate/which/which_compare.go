@@ -168,11 +168,15 @@ func (f *holder) overtaken() bool {
 	if state, _ := h.State(); !state.Final() {
 		return false
 	}
-	moved := h.Spec.Generation
+	return f.vol.Generation > generationAfter(h)
+}
+
+// generationAfter returns the volume's generation after a migration that has ended.
+func generationAfter(h *history.Migration) int64 {
 	if h.Position() == move.OnDst {
-		moved++ // by this migration itself
+		return h.Spec.Generation + 1
 	}
-	return f.vol.Generation > moved
+	return h.Spec.Generation
 }
 
 func sameChain(a, b []api.Location) bool {
