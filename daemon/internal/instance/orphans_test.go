@@ -3,6 +3,8 @@
 package instance
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/instance/memory"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -45,6 +49,24 @@ func TestAHostSaysWhatItHasSavedAndWhereItWasToBeWoken(t *testing.T) {
 		}
 		if _, err := d.now().Saved(t.Context(), "../x"); api.CodeOf(err) != api.CodeInvalidArgument {
 			t.Errorf("no id: %v", err)
+		}
+	}, hv.StateRunning)
+}
+
+// A restored registry may lack the move: the generation tells which of the two is older.
+func TestARequestToWakeAnInstanceKeepsTheGenerationOfItsVolume(t *testing.T) {
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		wantState(t, d.save("save"), op.StateDone, "")
+		must(t, d.world.copied())
+		wantState(t, d.restore("restore", pausedWeb, pausedDst), op.StateDone, "")
+		for _, id := range []string{"restore", "restore.resume"} {
+			o, err := d.world.journal.Op(t.Context(), id)
+			must(t, err)
+			var in memory.PauseInput
+			must(t, json.Unmarshal(o.Input, &in))
+			if !slices.Contains(subject.WakeKinds, o.Kind) || in.Generation != pausedGeneration || in.Location.Path != pausedDst {
+				t.Errorf("%s is %s, at %s in generation %d, want %s in %d", id, o.Kind, in.Location.Path, in.Generation, pausedDst, pausedGeneration)
+			}
 		}
 	}, hv.StateRunning)
 }

@@ -29,6 +29,7 @@ const (
 
 	pausedSrc, pausedDst = "/old/vol.raw", "/new/vol.raw"
 	pausedSize           = 32 * hvtest.BlockSize
+	pausedGeneration     = 2
 )
 
 // pauseWorld is a host with two instances that share a volume, locked by a migration. The save
@@ -123,7 +124,7 @@ func (w *pauseWorld) ask() error {
 
 // Volume implements Site.
 func (w *pauseWorld) Volume(context.Context, string) (api.Volume, error) {
-	return api.Volume{ID: pausedVol, Name: "vol", Multiattach: true}, w.ask()
+	return api.Volume{ID: pausedVol, Name: "vol", Multiattach: true, Generation: pausedGeneration}, w.ask()
 }
 
 // Instance implements Site.

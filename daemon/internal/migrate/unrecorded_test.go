@@ -4,11 +4,17 @@ package migrate
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance/memory"
+	"github.com/volferry/volferry/daemon/internal/instance/subject"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -232,6 +238,66 @@ func TestARegistryOfBeforeSeveralMovesContradictsTheNewestOne(t *testing.T) {
 			}
 			must(t, d.manager().Which.CheckRecorded(t.Context(), testInstance)) // the registry knows the move
 		}
+	})
+}
+
+// Another host has copied the volume: here the requests to wake the guests show where it went.
+func TestALedMoveThatAnotherHostCopiedKeepsItsInstanceFromRepair(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		woken := func(kind, at string, generation int64) {
+			t.Helper()
+			in := memory.PauseInput{MigrationID: testMigration, VolumeID: testVolume, VolumeName: "vol", Device: "vda", Location: api.Location{Path: at}, Generation: generation}
+			data, err := json.Marshal(in)
+			must(t, err)
+			_, err = d.journal.Create(t.Context(), op.Op{ID: kind + at + fmt.Sprint(generation), Kind: kind, Group: testInstance, Input: data, CreatedAt: time.Now()})
+			must(t, err)
+			pass(time.Second)
+		}
+		at := func(path string, generation int64) {
+			r := d.world.Registry
+			r.Lock()
+			defer r.Unlock()
+			r.Vol.Location.Path, r.Vol.Generation = path, generation
+		}
+		says := func(want string) {
+			t.Helper()
+			err := d.manager().Which.CheckRecorded(t.Context(), testInstance)
+			if want == "" {
+				must(t, err)
+				return
+			}
+			if api.CodeOf(err) != api.CodeChainChanged || !strings.Contains(err.Error(), "has a guest of it at "+want+" since migration "+testMigration) {
+				t.Errorf("%v, want chain_changed because of %s", err, want)
+			}
+			if err := d.manager().Which.CheckVolumeRecorded(t.Context(), d.world.Registry.CurrentVolume()); api.CodeOf(err) != api.CodeChainChanged {
+				t.Errorf("of the volume: %v, want chain_changed", err)
+			}
+			if err := d.manager().Monitor.MayStart(t.Context(), testInstance); api.CodeOf(err) != api.CodeChainChanged {
+				t.Errorf("start: %v, want chain_changed", err)
+			}
+			found, err := d.manager().Which.Contradictions(t.Context())
+			if err != nil || len(found) != 1 {
+				t.Errorf("contradictions: %+v, %v, want the volume", found, err)
+			}
+		}
+		says("")
+		woken(subject.KindRestorePaused, srcPath, 1) // back, since the first copy failed
+		says("")
+		woken(subject.KindRestorePaused, dstPath, 2)
+		says(dstPath) // the registry is from before the move
+		d.world.Registry.SavedRow(api.MigrationCompleted)
+		says("") // it knows the move
+		delete(d.world.Registry.Rows, testMigration)
+		woken(subject.KindResume, dstPath, 2)
+		at("/older/vol.raw", 1)
+		says(dstPath)
+		at(dstPath, 2)
+		says("")
+		at("/newer/vol.raw", 3) // moved without a guest of this host
+		says("")
+		at(srcPath, 1)
+		woken(subject.KindResume, srcPath, 0) // by an older program, which did not store the generation
+		says(dstPath)
 	})
 }
 

@@ -27,6 +27,10 @@ type PauseInput struct {
 	Device   string       `json:"device"`
 	Location api.Location `json:"location"`
 	Memory   string       `json:"memory"`
+	// Generation is the volume's generation in the registry at the request, or 0 in the journal of
+	// an older program. A request that wakes the instance follows the registry's decision where the
+	// volume is: then it is the generation at Location.
+	Generation int64 `json:"generation,omitempty"`
 	// Suspended is true for a save if an earlier op has suspended and guarded the instance. Then
 	// the undo of the save does not resume it.
 	Suspended bool `json:"suspended,omitempty"`
@@ -67,7 +71,7 @@ func (e *Env) PauseInput(ctx context.Context, instanceRef, migrationID, volumeID
 	if err != nil {
 		return nil, err
 	}
-	in.VolumeID, in.VolumeName = vol.ID, vol.Name
+	in.VolumeID, in.VolumeName, in.Generation = vol.ID, vol.Name, vol.Generation
 	atts, err := e.registry.Attachments(ctx, vol.ID, inst.ID)
 	if err != nil {
 		return nil, err

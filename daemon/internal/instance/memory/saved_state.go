@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/instance/subject"
@@ -77,7 +78,7 @@ func (e *Env) asleep(ctx context.Context, in *PauseInput) (bool, error) {
 func (e *Env) wakeRequested(ctx context.Context, in *PauseInput) (bool, error) {
 	yes := false
 	err := e.PauseOps(ctx, in, func(st op.Status) error {
-		yes = yes || pauseKinds[st.Op.Kind]
+		yes = yes || slices.Contains(subject.WakeKinds, st.Op.Kind)
 		return nil
 	})
 	return yes, err
@@ -90,7 +91,7 @@ func (e *Env) PauseOps(ctx context.Context, in *PauseInput, yield func(op.Status
 		return journalError(err)
 	}
 	for _, o := range ops {
-		if _, is := pauseKinds[o.Kind]; !is {
+		if o.Kind != subject.KindSuspend && o.Kind != subject.KindSave && !slices.Contains(subject.WakeKinds, o.Kind) {
 			continue
 		}
 		var of PauseInput
@@ -119,10 +120,4 @@ func savedStateOf(r *op.Run) (SavedState, error) {
 	var was SavedState
 	_, err := r.Output(subject.StepNameSavedState, &was)
 	return was, err
-}
-
-// pauseKinds has the op kinds of a move with all guests paused. The value is true if ops of the
-// kind bring an instance back.
-var pauseKinds = map[string]bool{
-	subject.KindSuspend: false, subject.KindSave: false, subject.KindRestorePaused: true, subject.KindDiscard: true, subject.KindResume: true,
 }

@@ -40,3 +40,7 @@ const (
 	// StepNameSavedState is the first step of the ops that bring a saved instance back.
 	StepNameSavedState = "saved_state"
 )
+
+// WakeKinds are the op kinds that bring an instance back in a move with all guests paused. The
+// registry decides where the volume is before it requests one.
+var WakeKinds = []string{KindRestorePaused, KindDiscard, KindResume}

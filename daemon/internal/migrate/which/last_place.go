@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/volferry/volferry/daemon/internal/instance/memory"
 	"github.com/volferry/volferry/daemon/internal/migrate/history"
 	"github.com/volferry/volferry/daemon/internal/migrate/move"
 	"github.com/volferry/volferry/daemon/internal/op"
@@ -40,19 +41,28 @@ func (p *lastPlace) contradicts(vol *api.Volume) bool {
 	return vol.Generation <= p.generation
 }
 
-// lastPlace returns where the newest migration left a volume, or nil if that migration is open, or
-// there is none. starts are the first ops of the migrations, oldest first. A move that the registry
-// controls counts only if this host has copied the whole volume to dst, and has not dropped dst.
-func (f *Finder) lastPlace(ctx context.Context, starts []op.Op, volumeID string) (*lastPlace, error) {
-	for _, start := range slices.Backward(starts) {
-		s, err := history.SpecOf(start)
+// lastPlace returns where the newest move left a volume, or nil if that move is open, or there is
+// none. ops show where volumes are, oldest first (history.Reader.PlaceOps). A move that the
+// registry leads counts if this host has copied the whole volume to dst and has not dropped dst, or
+// if it was asked to wake an instance of the volume.
+func (f *Finder) lastPlace(ctx context.Context, ops []op.Op, volumeID string) (*lastPlace, error) {
+	for _, o := range slices.Backward(ops) {
+		if wake, is, err := history.WakeOf(o); err != nil {
+			return nil, err
+		} else if is {
+			if wake.VolumeID == volumeID && wake.Generation > 0 {
+				return wokenPlace(&wake), nil
+			}
+			continue
+		}
+		s, err := history.SpecOf(o)
 		if err != nil {
 			return nil, err
 		}
 		if s.VolumeID != volumeID {
 			continue
 		}
-		h, err := f.history.Load(ctx, start.Group)
+		h, err := f.history.Load(ctx, o.Group)
 		if err != nil {
 			return nil, err
 		}
@@ -66,6 +76,10 @@ func (f *Finder) lastPlace(ctx context.Context, starts []op.Op, volumeID string)
 		}
 	}
 	return nil, nil
+}
+
+func wokenPlace(in *memory.PauseInput) *lastPlace {
+	return &lastPlace{migrationID: in.MigrationID, path: in.Location.Path, generation: in.Generation, led: true, moved: "has a guest of it at"}
 }
 
 func placeOf(h *history.Migration) *lastPlace {

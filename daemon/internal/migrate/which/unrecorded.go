@@ -60,15 +60,15 @@ func (f *Finder) CheckVolumeRecorded(ctx context.Context, vol api.Volume) error 
 }
 
 func (f *Finder) unrecordedOfVolume(ctx context.Context, vol api.Volume) (*unrecordedMove, error) {
-	starts, err := f.history.Starts(ctx)
+	ops, err := f.history.PlaceOps(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return f.unrecordedIn(ctx, starts, vol)
+	return f.unrecordedIn(ctx, ops, vol)
 }
 
-func (f *Finder) unrecordedIn(ctx context.Context, starts []op.Op, vol api.Volume) (*unrecordedMove, error) {
-	last, err := f.lastPlace(ctx, starts, vol.ID)
+func (f *Finder) unrecordedIn(ctx context.Context, ops []op.Op, vol api.Volume) (*unrecordedMove, error) {
+	last, err := f.lastPlace(ctx, ops, vol.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -85,13 +85,13 @@ type Contradiction struct {
 
 // Contradictions returns the volumes that CheckVolumeRecorded refuses.
 func (f *Finder) Contradictions(ctx context.Context) ([]Contradiction, error) {
-	starts, err := f.history.Starts(ctx)
-	if err != nil || len(starts) == 0 {
+	ops, err := f.history.PlaceOps(ctx)
+	if err != nil || len(ops) == 0 {
 		return nil, err
 	}
 	var out []Contradiction
 	err = f.claims.Site.EachVolume(ctx, func(v *api.Volume) error {
-		found, err := f.unrecordedIn(ctx, starts, *v)
+		found, err := f.unrecordedIn(ctx, ops, *v)
 		if err != nil || found == nil {
 			return err
 		}
@@ -139,8 +139,8 @@ func (f *Finder) CheckRecorded(ctx context.Context, instanceID string) error {
 }
 
 func (f *Finder) unrecordedOf(ctx context.Context, instanceID string) (*unrecordedMove, error) {
-	starts, err := f.history.Starts(ctx)
-	if err != nil || len(starts) == 0 {
+	ops, err := f.history.PlaceOps(ctx)
+	if err != nil || len(ops) == 0 {
 		return nil, err
 	}
 	inst, err := f.registry.Instance(ctx, instanceID)
@@ -151,7 +151,7 @@ func (f *Finder) unrecordedOf(ctx context.Context, instanceID string) (*unrecord
 		if slot.VolumeID == nil {
 			continue
 		}
-		last, err := f.lastPlace(ctx, starts, *slot.VolumeID)
+		last, err := f.lastPlace(ctx, ops, *slot.VolumeID)
 		if err != nil {
 			return nil, err
 		}
