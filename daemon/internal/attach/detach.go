@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/shell"
@@ -122,15 +123,17 @@ func (m *Manager) Queued() []api.Attachment {
 type found struct {
 	api.Attachment
 	volume string
-	// remembered is true for data from this host's cache.
+	// remembered is true for data from this host's cache. Otherwise recorded is the registry's
+	// volume.
 	remembered bool
+	recorded   api.Volume
 }
 
 func (m *Manager) findAt(ctx context.Context, volumeRef, instanceRef string) (found, error) {
 	vol, err := m.env.Registry.Volume(ctx, volumeRef)
 	if request.Away(err) {
 		if att, ok := m.env.Known.KnownAt(ctx, volumeRef, instanceRef); ok {
-			return found{att, volumeRef, true}, nil
+			return found{Attachment: att, volume: volumeRef, remembered: true}, nil
 		}
 	}
 	if err != nil {
@@ -144,14 +147,14 @@ func (m *Manager) findAt(ctx context.Context, volumeRef, instanceRef string) (fo
 	if i < 0 {
 		return found{}, api.Errorf(api.CodeNotFound, "volume %s is not attached to instance %s", vol.Name, inst.Name)
 	}
-	return found{vol.Attachments[i], vol.Name, false}, nil
+	return found{Attachment: vol.Attachments[i], volume: vol.Name, recorded: vol}, nil
 }
 
 func (m *Manager) find(ctx context.Context, ref string) (found, error) {
 	att, err := m.env.Registry.Attachment(ctx, ref)
 	if request.Away(err) {
 		if att, ok := m.env.Known.Known(ctx, ref); ok {
-			return found{att, cmp.Or(att.VolumeName, att.VolumeID), true}, nil
+			return found{Attachment: att, volume: cmp.Or(att.VolumeName, att.VolumeID), remembered: true}, nil
 		}
 	}
 	if err != nil {
@@ -161,7 +164,7 @@ func (m *Manager) find(ctx context.Context, ref string) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	return found{att, vol.Name, false}, nil
+	return found{Attachment: att, volume: vol.Name, recorded: vol}, nil
 }
 
 func (m *Manager) decideDetach(ctx context.Context, f found, force bool) (input, error) {
@@ -196,6 +199,9 @@ func (m *Manager) decideDetach(ctx context.Context, f found, force bool) (input,
 	if err := in.onItsImage(in.cannotDetach(), v); err != nil {
 		return in, err
 	}
+	if err := m.whereRecorded(ctx, f); err != nil {
+		return in, image.Prefixed(in.cannotDetach(), err)
+	}
 	if err := m.env.checkDetachBesideMoves(ctx, &in, v); err != nil {
 		return in, err
 	}
@@ -206,6 +212,20 @@ func (m *Manager) decideDetach(ctx context.Context, f found, force bool) (input,
 		return in, nil // there is no definition that could bring the disk back
 	}
 	return in, checkDomain(in.cannotDetach(), dom)
+}
+
+// whereRecorded refuses an attachment if this host's journal has the volume elsewhere: after its
+// detach, another host could use the registry's image, which lacks writes. While the registry does
+// not answer, no other host gets the volume.
+func (m *Manager) whereRecorded(ctx context.Context, f found) error {
+	if f.remembered {
+		return nil
+	}
+	err := m.env.Recorded(ctx, f.recorded)
+	if request.Away(err) {
+		return nil
+	}
+	return err
 }
 
 func (m *Manager) decideDelete(ctx context.Context, ref string) (input, error) {

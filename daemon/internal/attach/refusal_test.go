@@ -116,6 +116,12 @@ func TestDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			w.putOn(t, hv.Live, oldPath)
 		}, want: api.CodeChainChanged},
 		"on another image in the running guest alone": {state: hv.StateRunning, change: func(t *testing.T, w *world) { w.putOn(t, hv.Live, oldPath) }, want: api.CodeChainChanged},
+		"the journal has it elsewhere, and it is off": {state: hv.StateStopped, change: func(_ *testing.T, w *world) {
+			w.migrations.unrecorded = api.Errorf(api.CodeChainChanged, "two places")
+		}, want: api.CodeChainChanged},
+		"the journal has it elsewhere, in the running guest": {state: hv.StateRunning, change: func(_ *testing.T, w *world) {
+			w.migrations.unrecorded = api.Errorf(api.CodeChainChanged, "two places")
+		}, want: api.CodeChainChanged},
 		"encrypted since, when it is off": {state: hv.StateStopped, change: func(t *testing.T, w *world) {
 			w.editDisk(t, hv.Config, func(d *hv.Disk) { d.Uncarried = "<encryption> in its <source>" })
 		}, want: api.CodeUnsupportedDisk},
