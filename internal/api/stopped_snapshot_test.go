@@ -8,7 +8,7 @@ import (
 )
 
 func TestAMoveUnderAForeignSnapshotNamesTheMergeAndNoCancel(t *testing.T) {
-	const merge = "virsh suspend web" + CureSeparator + "virsh blockcommit web vda --base /overlays/m.qcow2 --active --pivot --wait" + CureSeparator + "virsh resume web"
+	const merge = "virsh suspend web" + CureSeparator + "virsh blockcommit web vda --base /overlays/m.qcow2 --active --pivot --wait" + CureSeparator + "volferryctl instance unpause web"
 	why := Errorf(CodeChainChanged, "a snapshot is over the overlay").With(DetailCure, merge)
 	m := Migration{ID: "m", VolumeName: "web-vda", SrcAttachmentID: "a", DstAttachmentID: "b", State: MigrationCopied, Error: why}
 	if again, back := m.Cures(); again != merge+CureSeparator+m.CompleteCommand() || back != "" {

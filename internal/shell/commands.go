@@ -29,3 +29,10 @@ func DefineAgain(instance string) string {
 	file := "./" + instance + ".xml"
 	return "`" + Line("virsh", "dumpxml", "--security-info", "--", instance) + " > " + Line(file) + "`, then `" + Line("virsh", "define", "--", file) + "`"
 }
+
+// Unpause returns the command that resumes a guest after the pivot of a disk while the guest was
+// suspended. With a lock manager, libvirt then refuses `virsh resume` because of a lease of the
+// guest itself.
+func Unpause(instance string) string {
+	return Line("volferryctl", "instance", "unpause", instance)
+}

@@ -70,7 +70,7 @@ func (in *input) mend(v *view, toBe place) (commands []string) {
 				}
 				virsh("blockcommit", "--base", in.Location.Path, "--active", "--pivot", "--wait", "--", in.InstanceName, d.Target)
 				if suspend {
-					virsh("resume", "--", in.InstanceName)
+					commands = append(commands, shell.Unpause(in.InstanceName))
 				}
 				committed[d.Target] = true
 			default:

@@ -25,6 +25,9 @@ type Operator struct {
 	CutOff int
 
 	dumped map[string]hv.Domain // by file
+	// leased has the domains that were suspended during the pivot of a disk. With a lock manager,
+	// libvirt gives each the lease of its new image then, and refuses to resume it.
+	leased map[string]bool
 }
 
 var quoted = regexp.MustCompile("`([^`]+)`")
@@ -57,7 +60,11 @@ func (o *Operator) typeOne(line string) error {
 	case "virsh":
 		err = o.virsh(words[1], words[2:], into)
 	case "volferryctl":
-		err = o.Volferryctl(words[1:])
+		if len(words) == 4 && words[1] == "instance" && words[2] == "unpause" {
+			err = o.unpause(words[3])
+		} else {
+			err = o.Volferryctl(words[1:])
+		}
 	case "qemu-img":
 		err = o.convert(words[1:])
 	case "grep":
@@ -100,6 +107,9 @@ func (o *Operator) virsh(verb string, words []string, into string) error {
 	case "suspend":
 		return o.Fake.Suspend(ctx, id)
 	case "resume":
+		if o.leased[id] {
+			return errors.New("resource busy: Lockspace resource is locked")
+		}
 		return o.Fake.Resume(ctx, id)
 	case "dumpxml":
 		return o.dump(id, into)
@@ -120,9 +130,22 @@ func (o *Operator) virsh(verb string, words []string, into string) error {
 		if base := words[slices.Index(words, "--base")+1]; err == nil && dom.LiveDisk(names[1]).Top().Path != base {
 			err = fmt.Errorf("the guest is on %s", dom.LiveDisk(names[1]).Top().Path)
 		}
+		if err == nil && dom.State == hv.StatePaused {
+			o.leased = map[string]bool{id: true}
+		}
 		return err
 	}
 	return errors.New("nobody can type that here")
+}
+
+// unpause drops the lease that the suspended domain does not need, like volferryd.
+func (o *Operator) unpause(name string) error {
+	id, err := o.idOf(name)
+	if err != nil {
+		return err
+	}
+	delete(o.leased, id)
+	return o.Fake.Resume(context.Background(), id)
 }
 
 func operands(words []string) (names, options []string) {

@@ -61,13 +61,13 @@ func (s *Spec) DefinitionFile() string { return "./" + s.InstanceName + ".xml" }
 
 // CommitCommands returns the commands that commit all images over base into base while the guest
 // is active. They suspend a running guest: some versions of QEMU miss writes when such a block job
-// begins.
+// begins. libvirt may refuse to resume a guest that pivots while it is suspended (shell.Unpause).
 func CommitCommands(s *Spec, base string, runs bool) []string {
 	commit := shell.Line("virsh", "blockcommit", "--base", base, "--active", "--pivot", "--wait", "--", s.InstanceName, s.Target)
 	if !runs {
 		return []string{commit}
 	}
-	return []string{shell.Line("virsh", "suspend", "--", s.InstanceName), commit, shell.Line("virsh", "resume", "--", s.InstanceName)}
+	return []string{shell.Line("virsh", "suspend", "--", s.InstanceName), commit, shell.Unpause(s.InstanceName)}
 }
 
 // Quoted formats the commands for a message.

@@ -68,6 +68,18 @@ func TestTheCommandThatEndsTheProcessOfAnInstanceEndsNoOtherOfItsNumber(t *testi
 	}
 }
 
+// With a lock manager, libvirt refuses virsh resume after a pivot of a suspended guest.
+func TestAMergeUnderASuspendedGuestIsFollowedByTheUnpauseThatDropsItsLease(t *testing.T) {
+	s := &move.Spec{InstanceName: "web", Target: "vda"}
+	got := move.CommitCommands(s, "/o.qcow2", true)
+	if len(got) != 3 || got[0] != "virsh suspend web" || got[2] != "volferryctl instance unpause web" {
+		t.Errorf("running: %q", got)
+	}
+	if got := move.CommitCommands(s, "/o.qcow2", false); len(got) != 1 { // its owner has suspended it
+		t.Errorf("suspended: %q", got)
+	}
+}
+
 func TestTheCommandThatWritesADestinationBackMakesTheOtherImageEqualToIt(t *testing.T) {
 	if _, err := exec.LookPath("qemu-img"); err != nil {
 		t.Skip("SKIPPED: there is no qemu-img on this machine")
