@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -46,10 +47,10 @@ func ChainChanged(s *move.Spec, disk *move.DiskState) *api.Error {
 		return move.Cured(api.Errorf(api.CodeChainChanged,
 			"instance %s has no definition any more: somebody has undefined it while it runs, and it would be gone once it is off; the guest still runs with disk %s on %s; "+
 				"define it again as it runs (`%s`, `%s`), then call again; `%s` shows what is known",
-			s.InstanceName, s.Target, s.Place(disk.Live), s.DumpCommand(), s.DefineCommand(), s.WhichCommand()),
+			s.InstanceName, s.Target, named(s, disk.Live, disk.Dom.LiveDisk(s.Target)), s.DumpCommand(), s.DefineCommand(), s.WhichCommand()),
 			s.DumpCommand(), s.DefineCommand())
 	}
-	where := "the definition names " + s.Place(disk.Config)
+	where := "the definition names " + named(s, disk.Config, disk.Dom.ConfigDisk(s.Target))
 	switch gone := disk.Dom.ConfigDisk(s.Target) == nil; {
 	case gone && disk.Active:
 		where = fmt.Sprintf("the definition has no such disk; define it again as it runs (`%s`, `%s`)", s.DumpCommand(), s.DefineCommand())
@@ -58,7 +59,7 @@ func ChainChanged(s *move.Spec, disk *move.DiskState) *api.Error {
 			s.DefinitionFile(), s.DefineCommand(), s.RepairCommand())
 	}
 	if disk.Active {
-		where = "the guest runs on " + s.Place(disk.Live) + ", and " + where
+		where = "the guest runs on " + named(s, disk.Live, disk.Dom.LiveDisk(s.Target)) + ", and " + where
 	}
 	if advice := SnapshotAdvice(s, disk); advice != "" {
 		where += "; " + advice + ", and call again (docs/how-to/recover.md, " + SnapshotSection + ")"
@@ -66,6 +67,19 @@ func ChainChanged(s *move.Spec, disk *move.DiskState) *api.Error {
 	return move.Cured(api.Errorf(api.CodeChainChanged,
 		"disk %s of instance %s was changed by somebody else: %s; `%s` shows what is known",
 		s.Target, s.InstanceName, where, s.WhichCommand()), mend(s, disk)...)
+}
+
+// named describes the position of a disk for operators, and names the images that are not of the
+// move.
+func named(s *move.Spec, at move.Position, disk *hv.Disk) string {
+	if at != move.Foreign || disk == nil || len(disk.Chain) == 0 {
+		return s.Place(at)
+	}
+	paths := make([]string, len(disk.Chain))
+	for i, img := range disk.Chain {
+		paths[i] = img.Path
+	}
+	return fmt.Sprintf("%s (%s)", s.Place(at), strings.Join(paths, " over "))
 }
 
 // mend returns the commands that undo another program's change of the disk while an op waits for

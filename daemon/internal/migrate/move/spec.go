@@ -245,7 +245,7 @@ func (s *Spec) Place(p Position) string {
 		return fmt.Sprintf("the destination (%s)", s.Dst.Path)
 	case Foreign:
 	}
-	return "images that this move does not know"
+	return "other images"
 }
 
 // Leftovers names the images that a migration may have left on this host.
