@@ -71,7 +71,7 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		}, api.CodeUnsupportedDisk, "virsh snapshot-delete web NAME"},
 		{"checkpoints", toNewPool, func(t *testing.T, w *migratetest.World) {
 			w.Redefine(t, func(d *hv.Domain) { d.Checkpoints = 1 })
-		}, api.CodeUnsupportedDisk, "virsh checkpoint-delete web NAME"},
+		}, api.CodeUnsupportedDisk, "`virsh checkpoint-delete web NAME` deletes one (if its bitmap is gone, that fails: add --metadata)"},
 		{"a CD-ROM", toNewPool, disk(func(d *hv.Disk) { d.Device = "cdrom" }), api.CodeUnsupportedDisk, "cdrom"},
 		{"a LUN", toNewPool, disk(func(d *hv.Disk) { d.Device = "lun" }), api.CodeUnsupportedDisk, "lun"},
 		{"LUKS", toNewPool, disk(func(d *hv.Disk) { d.Encrypted = true }), api.CodeUnsupportedDisk, "encrypted"},
@@ -110,7 +110,7 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"two attachments", toNewPool, func(_ *testing.T, w *migratetest.World) {
 			v := &w.Registry.Vol
 			v.Attachments = append(v.Attachments, v.Attachments[0])
-		}, api.CodeMultiattached, "cannot migrate volume vol: it has 2 attachments"},
+		}, api.CodeMultiattached, "cannot migrate volume vol: it has 2 attachments; detach all but one, or move it with --live-shared, while its guests write, or with --pause-all,"},
 		{"another host's volume", toNewPool, func(_ *testing.T, w *migratetest.World) {
 			w.Registry.Vol.Attachments[0].Host = "elsewhere"
 		}, api.CodeNotYourHost, "elsewhere"},

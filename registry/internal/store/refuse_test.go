@@ -54,7 +54,7 @@ func TestMigrationsThatAreRefused(t *testing.T) {
 			do: migrate(func(m *api.MigrationRegister) { m.ID = id(migrationKind, 9) }),
 		},
 		"two attachments": {
-			before: attachTwice, code: api.CodeMultiattached, text: "cannot migrate volume root: it has 2 attachments",
+			before: attachTwice, code: api.CodeMultiattached, text: "cannot migrate volume root: it has 2 attachments; detach all but one, or move it with --live-shared, while its guests write, or with --pause-all,",
 			do: migrate(func(*api.MigrationRegister) {}),
 		},
 		"stale generation": {
