@@ -33,12 +33,15 @@ type Peer struct {
 
 // String returns the peer in the form of the audit trail, with the user's name if this machine
 // knows it.
-func (p Peer) String() string {
+func (p Peer) String() string { return fmt.Sprintf("%s pid=%d", p.User(), p.PID) }
+
+// User is String without the process.
+func (p Peer) User() string {
 	name := ""
 	if u, err := user.LookupId(strconv.FormatUint(uint64(p.UID), 10)); err == nil {
 		name = "(" + u.Username + ")"
 	}
-	return fmt.Sprintf("uid=%d%s gid=%d pid=%d", p.UID, name, p.GID, p.PID)
+	return fmt.Sprintf("uid=%d%s gid=%d", p.UID, name, p.GID)
 }
 
 type peerKey struct{}

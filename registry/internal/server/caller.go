@@ -60,15 +60,20 @@ func whoIs(r *http.Request) string {
 	return who + api.AskedBy + said
 }
 
-// identityOf returns the caller's name according to its certificate or the socket.
+// identityOf returns the caller's name according to its certificate or the socket. The process of a
+// local daemon, which is root, says nothing about who asked.
 func identityOf(r *http.Request) string {
 	if id, ok := mtls.IdentityOf(r.Context()); ok {
 		return id.String()
 	}
-	if p, ok := httpjson.PeerOf(r.Context()); ok {
-		return p.String()
+	p, ok := httpjson.PeerOf(r.Context())
+	switch {
+	case !ok:
+		return ""
+	case p.UID == 0 && r.Header.Get(api.HostHeader) != "":
+		return p.User()
 	}
-	return ""
+	return p.String()
 }
 
 // callerOf returns a name that separates callers for limits: the identity in the certificate, or

@@ -10,7 +10,29 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/server"
 )
+
+func TestTheTrailHasNoProcessOfALocalDaemon(t *testing.T) {
+	for name, c := range map[string]struct {
+		uid  uint32
+		host string
+		want string
+	}{
+		"the daemon":            {0, "h1", "uid=0(root) gid=0, asked by ann"},
+		"root":                  {0, "", "uid=0(root) gid=0 pid=7, asked by ann"},
+		"a member of the group": {4242, "h1", "uid=4242 gid=0 pid=7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := httptest.NewRequestWithContext(httpjson.WithPeer(t.Context(), httpjson.Peer{UID: c.uid, PID: 7}), "POST", "/v1/types", nil)
+			r.Header.Set(api.CallerHeader, "ann")
+			r.Header.Set(api.HostHeader, c.host)
+			if got := server.WhoIs(r); got != c.want {
+				t.Errorf("the trail would have %q, want %q", got, c.want)
+			}
+		})
+	}
+}
 
 // The daemon of a host is root. Any other process could name a false caller.
 func TestTheTrailHasWhoAskedADaemonAndBelievesNobodyElse(t *testing.T) {
