@@ -38,7 +38,7 @@ func (s *statusAPI) show(r *http.Request, _ routes.None) (api.Status, error) {
 		}
 	}
 	sources := s.sourcesPart()
-	st.NeedsOperator += s.Migrations.Released.GuestsOnReleasedSources() + len(s.runningElsewhere())
+	st.NeedsOperator += s.Migrations.Released.GuestsOnReleasedSources() + runningElsewhere(s.Uplink.Notes(), s.Migrations.Released.KnownWrittenSources())
 	st.Degraded = st.Degraded || sources.Status == "fail" // a written source blocks nothing
 	st.Parts = append(st.Parts, sources)
 	st.Parts = append(st.Parts, VersionsChecks(s.Peer)...) // only requests for a missing feature are refused
@@ -178,11 +178,16 @@ func (s *statusAPI) instancesPart() api.Check {
 	}
 }
 
-func (s *statusAPI) runningElsewhere() []uplink.Note {
-	sources := s.Migrations.Released.KnownWrittenSources()
-	return slices.DeleteFunc(s.Uplink.Notes(), func(n uplink.Note) bool {
-		return !n.RunsElsewhere || slices.ContainsFunc(sources, func(l api.ReleasedSource) bool { return l.RunBy == n.InstanceName })
-	})
+// runningElsewhere counts the guests that run on another image than their volume, without the
+// guests on released sources.
+func runningElsewhere(notes []uplink.Note, sources []api.ReleasedSource) (count int) {
+	for i := range notes {
+		n := &notes[i]
+		if n.RunsElsewhere && !slices.ContainsFunc(sources, func(l api.ReleasedSource) bool { return l.RunBy == n.InstanceName }) {
+			count++
+		}
+	}
+	return count
 }
 
 func (s *statusAPI) chainsPart() api.Check {

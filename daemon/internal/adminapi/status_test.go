@@ -14,6 +14,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/uplink"
+	"github.com/volferry/volferry/internal/api"
 )
 
 // hanging is a connected libvirt that answers no call.
@@ -38,6 +40,18 @@ func TestStatusSeesALibvirtThatIsConnectedAndHangs(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A guest on the released source of its volume is counted with the source.
+func TestStatusCountsEachGuestOnAnotherImageThanItsVolumeOnce(t *testing.T) {
+	notes := []uplink.Note{{InstanceName: "web", RunsElsewhere: true}, {InstanceName: "db", RunsElsewhere: true}, {InstanceName: "mail", Misnamed: true}}
+	sources := []api.ReleasedSource{{RunBy: "db"}, {RunBy: ""}}
+	if n := runningElsewhere(notes, nil); n != 2 {
+		t.Errorf("%d guests are counted, want web and db", n)
+	}
+	if n := runningElsewhere(notes, sources); n != 1 {
+		t.Errorf("%d guests are counted besides the sources, want web", n)
+	}
 }
 
 // Packages are installed one after the other: a status right after the last must find the registry.
