@@ -5,6 +5,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,7 +84,10 @@ func restoresIncremental(t *testing.T, full, path, bitmap string) {
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	}()
-	eventually(t, "the server listens", func() bool { return exists(t, socket) })
+	eventually(t, "the server listens", func() bool { // the socket is there before
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", socket)
+		return err == nil && conn.Close() == nil
+	})
 	var ranges []struct {
 		Start, Length int64
 		Data          bool
