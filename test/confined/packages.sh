@@ -7,6 +7,11 @@
 set -eu
 
 modprobe -a loop fuse
+denied() {
+	dmesg | grep -E 'apparmor="DENIED"|avc: +denied' || true
+	echo "end of what was denied"
+}
+trap denied EXIT
 dpkg --install /source/dist/volferry-registry_*.deb /source/dist/volferryctl_*.deb /source/dist/volferryd_*.deb >/dev/null
 
 for unit in volferry-registry volferryd volferryd-access volferryd-connectors volferryd-dialer volferryd-hook \
@@ -20,6 +25,3 @@ for unit in volferry-registry volferryd volferryd-access volferryd-connectors vo
 done
 # The program of an instance of volferryd-images@ ends with its connection.
 volferryctl doctor -o json || true
-echo "denied to programs:"
-dmesg | grep -E 'apparmor="DENIED"|avc: +denied' || true
-echo "end"
