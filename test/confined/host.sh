@@ -8,6 +8,9 @@ set -eu
 
 modprobe -a loop fuse
 dpkg --install /source/dist/volferryd_*.deb
+if selinuxenabled; then
+	semodule --install /source/test/confined/libvirtd.cil
+fi
 systemctl stop volferryd.socket volferryd-metrics.socket volferryd.service
 systemctl stop 'libvirtd*' 'virtlogd*' 'virtlockd*'
 # shellcheck disable=SC2016 # the fields are dpkg-query's

@@ -24,15 +24,6 @@ const confinedVariable = "VOLFERRY_LAB_CONFINED"
 // package has it.
 func Confined() bool { return os.Getenv(confinedVariable) != "" }
 
-// confinedQEMUConf returns qemu.conf of a lab that is Confined: the one of the package, which sets
-// nothing, but for a setting that Debian's policy of SELinux needs.
-func confinedQEMUConf() string {
-	if os.Getenv(confinedVariable) == "selinux" {
-		return "namespaces = []\n" // the policy lets libvirtd make no mount namespace for a guest
-	}
-	return ""
-}
-
 // RequireAppArmor skips the test unless AppArmor confines the guests of this machine.
 func RequireAppArmor(tb testing.TB) {
 	tb.Helper()
@@ -166,10 +157,11 @@ func (l *kernelLog) lines() ([]string, error) {
 	}
 }
 
-// stockDenials are what Debian's policy of SELinux denies to its own libvirt, with no guest of a
-// test: it asks who is logged in, reads the tables of the firmware, and looks whether QEMU has
-// io_uring.
-var stockDenials = regexp.MustCompile(`comm="dmidecode"|name="utmp".*:virtd_t:|anonclass=\[io_uring\].*scontext=\S+:virtd_t:`)
+// stockDenials are what Debian's policy of SELinux denies to its own libvirt and QEMU, with or
+// without Volferry: libvirt asks who is logged in, and reads the tables of the firmware; QEMU asks
+// for io_uring, processors, limits of memory, and for the process that has sent it a signal.
+var stockDenials = regexp.MustCompile(`comm="dmidecode"|name="utmp".*:virtd_t:|anonclass=\[io_uring\].*scontext=\S+:(virtd|svirt)_t:|` +
+	`scontext=\S+:svirt_t:\S* tcontext=\S+:(sysfs_t|sysctl_vm_t|virtd_t):`)
 
 // isDenial reports whether a line of the kernel's log is about something that AppArmor or SELinux
 // has denied, other than stockDenials.
