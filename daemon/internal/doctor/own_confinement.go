@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/volferry/volferry/daemon/internal/process"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -21,7 +22,7 @@ const (
 // have it. The unit alone does not tell: systemd starts the daemon also without its profile. root
 // is "/" but in tests.
 func ownConfinement(root string) []api.Check {
-	label := ownLabel(root)
+	label := process.SecurityLabel(filepath.Join(root, "proc/self"))
 	if user := strings.Split(label, ":"); len(user) >= 3 {
 		if user[2] == ownType {
 			return []api.Check{ok("security", "SELinux confines volferryd, as "+label)}
@@ -41,16 +42,6 @@ func ownConfinement(root string) []api.Check {
 		Name: "security", Status: "warn", Message: fmt.Sprintf("AppArmor does not confine volferryd by the profile %s: the kernel has the label %q", ownProfile, label),
 		Advice: "apparmor_parser --replace /etc/apparmor.d/volferryd, and systemctl restart volferryd",
 	}}
-}
-
-// ownLabel is the daemon's label of a security module, or "" if none gives it one.
-func ownLabel(root string) string {
-	for _, name := range []string{"attr/apparmor/current", "attr/current"} { // the first is newer
-		if text, err := os.ReadFile(filepath.Join(root, "proc/self", name)); err == nil {
-			return strings.TrimRight(string(text), "\x00\n")
-		}
-	}
-	return ""
 }
 
 func appArmorIsOn(root string) bool {

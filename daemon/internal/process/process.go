@@ -311,19 +311,23 @@ func began(dir string) (nodes []Node, err error) {
 
 // securityLabels returns the label of the process that each security module reports, or "".
 func securityLabels(dir string) (profile, context string) {
-	for _, name := range []string{"attr/apparmor/current", "attr/current"} { // the first is newer
-		text, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			continue
-		}
-		label := strings.TrimRight(string(text), "\x00\n")
-		if profile, enforced := strings.CutSuffix(label, " (enforce)"); enforced {
-			return profile, ""
-		}
-		if strings.Count(label, ":") >= 3 {
-			return "", label
-		}
-		return "", ""
+	label := SecurityLabel(dir)
+	if profile, enforced := strings.CutSuffix(label, " (enforce)"); enforced {
+		return profile, ""
 	}
-	return "", "" // no security module reports one
+	if strings.Count(label, ":") >= 3 {
+		return "", label
+	}
+	return "", ""
+}
+
+// SecurityLabel returns the label that a security module has given to a process, as the kernel
+// writes it, or "" if no module reports one. dir is the directory of the process in /proc.
+func SecurityLabel(dir string) string {
+	for _, name := range []string{"attr/apparmor/current", "attr/current"} { // the first is newer
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+			return strings.TrimRight(string(text), "\x00\n")
+		}
+	}
+	return ""
 }
