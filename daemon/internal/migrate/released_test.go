@@ -6,7 +6,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -266,18 +265,7 @@ func TestACopyThatHasWrittenNothingHidesNoReleasedSource(t *testing.T) {
 		must(t, d.world.Stop(migratetest.SrcAttachment))
 		must(t, d.world.Undefine(migratetest.SrcAttachment))
 		d.until(d.cancels(mig.ID), api.MigrationCancelled)
-		if got := d.writtenSources(); len(got) != 1 {
-			t.Errorf("written sources: %q, want the one that %s has left", got, id)
-		}
-		if !slices.ContainsFunc(d.released(), func(r api.ReleasedSource) bool { return r.Location.Path == path }) {
-			t.Errorf("%s is no released source any more", path)
-		}
-		if err := d.manager().Released.CheckAdoptable(ctx, path, "cannot adopt"); api.CodeOf(err) != api.CodeConflict {
-			t.Errorf("an adoption: %v, want conflict", err)
-		}
-		if _, err := d.manager().Plan(ctx, testVolume, api.MigrationTarget{ToPath: path}); api.CodeOf(err) != api.CodeDstInUse {
-			t.Errorf("a plan that overwrites it: %v, want dst_in_use", err)
-		}
+		d.isStillReleased(t, path, id)
 	})
 }
 

@@ -109,7 +109,6 @@ func TestAMirrorThatWasRefusedBeforeItWroteHidesNoReleasedSource(t *testing.T) {
 	}{"": {migratetest.NewWorld}, "held": {losing}} {
 		t.Run(name, func(t *testing.T) {
 			inBubbleOn(t, c.world, hv.StateRunning, func(t *testing.T, d *daemon) {
-				ctx := context.Background()
 				path, id := d.leaveFile(t)
 				d.world.Inject(hvtest.Fault{Call: "BlockCopy", Do: func() { must(t, d.world.BeginBackup(testInstance, "vda")) }})
 				mid := d.migrateTo(api.MigrationTarget{ToPath: path, Method: move.MethodMirror})
@@ -117,18 +116,7 @@ func TestAMirrorThatWasRefusedBeforeItWroteHidesNoReleasedSource(t *testing.T) {
 				d.otherGuestWrites(t, path)
 				d.until(d.cancels(mid), api.MigrationCancelled)
 				must(t, d.world.EndBackup(testInstance, "vda"))
-				if got := d.writtenSources(); len(got) != 1 {
-					t.Errorf("written sources: %q, want the one that %s has left", got, id)
-				}
-				if !slices.ContainsFunc(d.released(), func(r api.ReleasedSource) bool { return r.Location.Path == path }) {
-					t.Errorf("%s is no released source any more", path)
-				}
-				if err := d.manager().Released.CheckAdoptable(ctx, path, "cannot adopt"); api.CodeOf(err) != api.CodeConflict {
-					t.Errorf("an adoption: %v, want conflict", err)
-				}
-				if _, err := d.manager().Plan(ctx, testVolume, api.MigrationTarget{ToPath: path}); api.CodeOf(err) != api.CodeDstInUse {
-					t.Errorf("a plan that overwrites it: %v, want dst_in_use", err)
-				}
+				d.isStillReleased(t, path, id)
 			})
 		})
 	}
@@ -238,4 +226,23 @@ func TestASourceThatCannotBeLookedAtHidesNoOther(t *testing.T) {
 			t.Errorf("%+v, %v, want the source of %s and an error about %s", left, err, id, srcPath)
 		}
 	})
+}
+
+// isStillReleased claims that the image at path is a released source of migration id that was
+// written since: nothing adopts it or writes over it unasked.
+func (d *daemon) isStillReleased(t *testing.T, path, id string) {
+	t.Helper()
+	ctx := context.Background()
+	if got := d.writtenSources(); len(got) != 1 {
+		t.Errorf("written sources: %q, want the one that %s has left", got, id)
+	}
+	if !slices.ContainsFunc(d.released(), func(r api.ReleasedSource) bool { return r.Location.Path == path }) {
+		t.Errorf("%s is no released source any more", path)
+	}
+	if err := d.manager().Released.CheckAdoptable(ctx, path, "cannot adopt"); api.CodeOf(err) != api.CodeConflict {
+		t.Errorf("an adoption: %v, want conflict", err)
+	}
+	if _, err := d.manager().Plan(ctx, testVolume, api.MigrationTarget{ToPath: path}); api.CodeOf(err) != api.CodeDstInUse {
+		t.Errorf("a plan that overwrites it: %v, want dst_in_use", err)
+	}
 }
