@@ -3,6 +3,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,23 @@ func (e *NotStoredError) Unwrap() error { return e.Err }
 // later flush would not report lost writes again.
 func FlushUnknown(path string) error {
 	return &NotStoredError{path, errors.New("volferryd ended or was held up while it was flushed")}
+}
+
+// FlushNoted flushes an image. If alone is true, no other flush reports the image's lost writes,
+// and the kernel reports them once: FlushNoted first notes that a flush has no result yet, and
+// takes the note back unless writes may be lost.
+func FlushNoted(ctx context.Context, alone bool, note func(flushing bool) error, flush func() error) error {
+	if alone {
+		if err := note(true); err != nil {
+			return err
+		}
+	}
+	err := flush()
+	var lost *NotStoredError
+	if !alone || errors.As(err, &lost) || ctx.Err() != nil {
+		return err
+	}
+	return cmp.Or(note(false), err)
 }
 
 func (h host) disconnect(ctx context.Context, path string) error {

@@ -402,17 +402,9 @@ func (e *Env) disconnect(ctx context.Context, r *op.Run, in *PauseInput, doms []
 		return image.FlushUnknown(in.Location.Path)
 	}
 	alone := slices.ContainsFunc(doms, func(dom hv.Domain) bool { return writesUnflushed(&dom, in.Location.Path) })
-	if alone {
-		if err := r.Note(ctx, releasedNote{Flushing: true}); err != nil {
-			return err
-		}
-	}
-	err := e.images.Disconnect(ctx, in.Location.Path)
-	var lost *image.NotStoredError
-	if !alone || errors.As(err, &lost) || ctx.Err() != nil {
-		return err
-	}
-	return cmp.Or(r.Note(ctx, releasedNote{}), err)
+	return image.FlushNoted(ctx, alone,
+		func(flushing bool) error { return r.Note(ctx, releasedNote{Flushing: flushing}) },
+		func() error { return e.images.Disconnect(ctx, in.Location.Path) })
 }
 
 // writesUnflushed reports whether a domain, which may be saved, has the image on a disk with the

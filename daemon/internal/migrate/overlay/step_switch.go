@@ -3,7 +3,6 @@
 package overlay
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +21,7 @@ import (
 
 // SwitchOutput is the cost of the switch to the overlay for the guest.
 type SwitchOutput struct {
-	// StallMS is an upper bound of the time that QEMU held back the guest's writes. It is nil if no
+	// QEMU has held back the guest's writes for at most StallMS milliseconds. StallMS is nil if no
 	// guest ran.
 	StallMS *float64 `json:"stall_ms"`
 	// Process is the guest's process that was switched; empty if unknown.
@@ -115,19 +114,15 @@ func (e *Env) flushSrc(ctx context.Context, r *op.Run, s *move.Spec, disk *move.
 	if note.Flushing {
 		return move.LostByGuest(s, image.FlushUnknown(s.Src.Path))
 	}
-	alone := !blockjob.QEMUFlushes(disk, s)
-	if alone {
-		if err := r.Note(ctx, switchNote{FlushingNote: move.FlushingNote{Flushing: true}}); err != nil {
-			return err
-		}
-	}
-	if err := e.move.FlushEarly(ctx, s, s.Src.Path); err != nil {
+	err := image.FlushNoted(ctx, !blockjob.QEMUFlushes(disk, s),
+		func(flushing bool) error {
+			return r.Note(ctx, switchNote{FlushingNote: move.FlushingNote{Flushing: flushing}})
+		},
+		func() error { return e.move.FlushEarly(ctx, s, s.Src.Path) })
+	if err != nil {
 		return move.LostByGuest(s, err)
 	}
-	if err := ctx.Err(); err != nil || !alone {
-		return err
-	}
-	return r.Note(ctx, switchNote{})
+	return ctx.Err()
 }
 
 // These steps freeze src.
@@ -194,16 +189,14 @@ func (e *Env) sealFlushed(ctx context.Context, r *op.Run, s *move.Spec, disk *mo
 		}
 	}
 	alone := s.SrcKind().Witnessed && !blockjob.QEMUFlushes(disk, s)
-	if alone {
-		if err := r.Note(ctx, move.FlushingNote{Flushing: true}); err != nil {
-			return seal.FrozenOutput{}, err
-		}
-	}
-	out, err := e.seal.Seal(ctx, r, s, FrozenStep)
-	if !alone || move.NotStored(err) || ctx.Err() != nil {
-		return out, err
-	}
-	return out, cmp.Or(r.Note(ctx, move.FlushingNote{}), err)
+	var out seal.FrozenOutput
+	err := image.FlushNoted(ctx, alone,
+		func(flushing bool) error { return r.Note(ctx, move.FlushingNote{Flushing: flushing}) },
+		func() (err error) {
+			out, err = e.seal.Seal(ctx, r, s, FrozenStep)
+			return err
+		})
+	return out, err
 }
 
 func (e *Env) openFiles(ctx context.Context, s *move.Spec, path string) ([]hv.OpenFile, error) {
