@@ -64,5 +64,5 @@ system="systemd,systemd-sysv,udev,dbus,iproute2,procps,kmod,ca-certificates,util
 confinement="apparmor,apparmor-utils,selinux-policy-default,policycoreutils,selinux-utils"
 storage="lvm2,thin-provisioning-tools,open-iscsi,multipath-tools,sg3-utils,nfs-kernel-server,python3-os-brick"
 lab="libvirt-daemon-system,libvirt-clients,qemu-system-x86,qemu-utils,ovmf,systemd-boot-efi,mtools,fdisk,xfsprogs,btrfs-progs,strace"
-[ "$suite" = bookworm ] || lab=$lab,libvirt-daemon-driver-storage-logical
+[ "$suite" = bookworm ] || lab=$lab,libvirt-daemon-driver-storage-logical,libvirt-daemon-lock,libvirt-daemon-plugin-lockd
 make_root "$0" "$system,$confinement,$storage,$lab"
