@@ -43,16 +43,30 @@ func (g *guest) showsItsSnapshot(t *testing.T, v *move, merge string) {
 }
 
 // An operator, or a backup tool, takes snapshots of a guest while its volume is moved. The message
-// has the commands that merge them.
+// has the commands that merge them. With a lock manager, libvirt gives a suspended guest a lease
+// that keeps it from being resumed by virsh.
 func TestASnapshotOverTheOverlayIsMergedAsTheMessageSays(t *testing.T) {
 	leftToTestE2E(t)
-	h, a, _ := sharedPools(t)
-	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	t.Run("without leases", func(t *testing.T) { sharedHost(t).mergesSnapshots(t).assertSettled(t) })
+	t.Run("with virtlockd", func(t *testing.T) {
+		h := startLeasingHost(t)
+		g := h.mergesSnapshots(t)
+		h.assertLeases(t, g)
+		g.assertSettled(t)
+	})
+}
+
+// mergesSnapshots merges two snapshots of a guest as recover.md says, completes the move, and
+// returns the guest.
+func (h *host) mergesSnapshots(t *testing.T) *guest {
+	t.Helper()
+	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	v := g.start(t, "vda", "--to-pool", "b")
 	g.writes(t)
 	v.copy(t)
 	for _, name := range []string{"nightly", "weekly"} {
-		h.virsh(t, "snapshot-create-as", g.Name, name, "--disk-only", "--atomic", "--diskspec", "vda,file="+filepath.Join(a, name+".qcow2"))
+		image := filepath.Join(h.poolA, name+".qcow2")
+		h.virsh(t, "snapshot-create-as", g.Name, name, "--disk-only", "--atomic", "--diskspec", "vda,file="+image)
 		g.writes(t)
 	}
 	overlay := filepath.Join(h.Overlays(), v.ID+".qcow2")
@@ -71,5 +85,5 @@ func TestASnapshotOverTheOverlayIsMergedAsTheMessageSays(t *testing.T) {
 	g.writes(t)
 	v.complete(t)
 	g.assertSettledAndGoOn(t)
-	g.assertSettled(t)
+	return g
 }
