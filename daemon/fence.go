@@ -42,7 +42,7 @@ func (l migrationListener) BeforeHalt(ctx context.Context) {
 	l.Monitor.AwaitSwitches(bounded)
 }
 
-// Resumed checks the migrations that the registry may have ended.
+// Resumed checks, after the end of a fence, the migrations that the registry may have ended.
 func (l migrationListener) Resumed(ctx context.Context) error { return l.Rejoined(ctx) }
 
 // migrationHost returns a function that returns this host's identity for the migrations. While the

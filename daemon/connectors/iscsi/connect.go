@@ -150,8 +150,9 @@ func (i iscsi) shows(ctx context.Context, p place, u unit) (*device, error) {
 	return i.verdict(p, u, w, there)
 }
 
-// look reports whether a volume has its name and, for a multipath volume, a map with all working
-// paths. It rescans each session once for new units, and each disk once for changes.
+// look reports whether the link of a volume in /dev/disk/by-id leads to its device and, for a
+// multipath volume, whether a map has all working paths. In one wait it rescans each session once
+// for new units, and each disk once for changes.
 func (i iscsi) look(ctx context.Context, p place, u unit, w *wait) (whole bool, err error) {
 	if w.sessions, err = readSessions(i.Devices, p); err != nil {
 		return false, err

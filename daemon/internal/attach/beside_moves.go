@@ -9,8 +9,8 @@ import (
 )
 
 // checkAttachBesideMoves refuses an attach to a running guest if its failure would make the cancel
-// of a migration of another disk impossible: libvirt makes the guest's rules again when it cannot
-// plug the disk, and when the undo has unplugged the disk.
+// of a migration of another disk impossible: libvirt before 12.1.0 writes the guest's AppArmor
+// rules again when it cannot plug the disk, and when the undo has unplugged the disk.
 func (e *env) checkAttachBesideMoves(ctx context.Context, in *input) error {
 	return e.checkBesideMoves(ctx, in, "cannot attach volume "+in.VolumeName, "a failure of the attach would prevent a cancel of the migration")
 }

@@ -154,8 +154,8 @@ func mayReach(f *os.File, bytes int64) (bool, error) {
 	return err == nil, err
 }
 
-// holds reports whether a file can become this large. If unwritten parts take no space, it also
-// finds a server's limit, by changing the file's size.
+// holds reports whether a file can become this large. If unwritten parts take no space, it makes
+// the file this large, which also finds the limit of an NFS server.
 func holds(f *os.File, bytes int64) (bool, error) {
 	if can, err := mayReach(f, bytes); err != nil || !can {
 		return false, err

@@ -155,8 +155,9 @@ func IdentityIn(fingerprint string) string {
 
 // SameIdentity reports whether two identities belong to one device. A LUN has different identities
 // on hosts with and without multipath: the UUID of a multipath map contains the WWID in the
-// notation of udev's scsi_id. The identity of a partition may lack its UUID (Linux 6.1), and as a
-// map of kpartx its UUID and start. A value that one of the two lacks is not compared.
+// notation of udev's scsi_id. The identity of a partition may lack the partition's UUID (Linux
+// 6.1), and the identity of a kpartx map also its start. A value that is missing in one of the
+// identities is not compared.
 func SameIdentity(a, b string) bool {
 	if a == "" || b == "" {
 		return a == b

@@ -63,9 +63,9 @@ func (o OneMoveAtATime) Check(ctx context.Context, c DiskChange) error {
 		c.Cannot, c.InstanceName, m.ID, m.VolumeName, c.Prevents, shell.Line("volferryctl", "migration", "watch", m.ID)).With("migration_id", m.ID)
 }
 
-// DeniesBelow reports whether libvirt confines an instance by rules with that fault. If that is
-// unknown it returns false, because no data is at risk: such a cancel is refused, and the move can
-// be completed. An error is typed for the runner.
+// DeniesBelow reports whether a change of an instance's disks may deny writes below its overlays
+// (hv.Processes.DeniesBelow). If that is unknown it returns false, because no data is at risk: a
+// denied cancel is refused, and the move can be completed. An error is typed for the runner.
 func DeniesBelow(ctx context.Context, of Rules, instanceID string) (bool, error) {
 	denies, err := of.DeniesBelow(ctx, instanceID)
 	if errors.Is(err, hv.ErrUnavailable) {

@@ -19,7 +19,7 @@ type Site struct {
 	up *Uplink
 }
 
-// Site returns the calls of r for this host's operations.
+// Site returns a Site that calls the registry through r.
 func (u *Uplink) Site(r *client.Registry) *Site {
 	return &Site{Registry: r.ChangesThrough(u.sendFenced), up: u}
 }

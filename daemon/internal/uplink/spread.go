@@ -16,8 +16,8 @@ import (
 // handle a fence. The hosts of a large site try more rarely (retryIn).
 const retryEvery = time.Second
 
-// spreadMax is how long a host may be silent after a broken poll: soon after that the registry
-// considers the host silent (registry/DESIGN.md, section 5).
+// spreadMax bounds the delay of a host's calls after a broken poll. After a little longer the
+// registry considers the host silent (registry/DESIGN.md, section 5).
 const spreadMax = 10 * time.Second
 
 // spread returns the time over which this site's hosts call a restarted registry, computed from

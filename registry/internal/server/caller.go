@@ -60,8 +60,8 @@ func whoIs(r *http.Request) string {
 	return who + api.AskedBy + said
 }
 
-// identityOf returns the caller's name according to its certificate or the socket. The process of a
-// local daemon, which is root, says nothing about who asked.
+// identityOf returns the caller's name according to its certificate or the socket. For a local
+// daemon it leaves out the PID, which does not identify the requester.
 func identityOf(r *http.Request) string {
 	if id, ok := mtls.IdentityOf(r.Context()); ok {
 		return id.String()

@@ -57,9 +57,9 @@ func (e *Env) StepConnect() op.Step {
 	}, nil, nil)
 }
 
-// checkPlace refuses a location that no volume of this host may have, because another host, which
-// copied the volume, chose it. An image that the definition already names may be anywhere, unless
-// its path is a link.
+// Another host, which copied the volume, has chosen its location. So checkPlace refuses a location
+// that no volume of this host may have. An image that the definition already names may be anywhere,
+// unless its path is a link.
 func (e *Env) checkPlace(ctx context.Context, in *PauseInput) error {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err != nil {

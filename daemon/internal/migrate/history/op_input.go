@@ -31,7 +31,7 @@ func (in *OpInput) Keys() []string {
 	return []string{spec.Key(), spec.CopyKey()}
 }
 
-// Variant implements request.Varied: a rollback is a cancel.
+// Variant implements request.Varied: a requested cancel may become a rollback.
 func (in *OpInput) Variant(string) string { return in.Planned.Kind }
 
 // Plan implements request.Planned.

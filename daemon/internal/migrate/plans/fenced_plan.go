@@ -30,8 +30,8 @@ var (
 )
 
 // fenceSteps makes the steps call StillOurs before they touch an image, until their op is
-// committed. After the commit point an op only goes forward: if the registry has ended the
-// migration by then, the op ends, and its other steps do nothing.
+// committed. If a step after the commit point finds that the registry has ended the migration, the
+// op's other steps do nothing.
 func (e *Env) fenceSteps(steps []op.Step) {
 	for i := range steps {
 		st := &steps[i]

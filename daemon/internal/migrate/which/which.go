@@ -51,8 +51,8 @@ func (f *Finder) Find(ctx context.Context, vol api.Volume) (api.Which, error) {
 	return w, f.compareOthers(ctx, &w, &found)
 }
 
-// compareOthers compares the chains of this host's other instances with the volume. If one of them
-// has a problem, w becomes the answer about that instance.
+// compareOthers makes the comparison of Find for the volume's other instances on this host. A
+// worse answer replaces w: an answer without an authoritative chain, or the first disagreement.
 func (f *Finder) compareOthers(ctx context.Context, w *api.Which, found *holder) error {
 	if found.hold != holdHere {
 		return nil
