@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/test/confined/evidence"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/vm"
 	"github.com/volferry/volferry/test/vm/suite"
 )
@@ -49,7 +50,7 @@ func pass(t *testing.T, security vm.SecurityModule) {
 		Names:  cmp.Or(os.Getenv(runVariable), evidence.Pattern()),
 		Env: []string{
 			"VOLFERRY_LAB_CONFINED=" + string(security), "VOLFERRY_UNIT=/lib/systemd/system/volferryd.service",
-			"TMPDIR=/srv", "VOLFERRY_LAB_SLOWNESS=3",
+			"TMPDIR=/srv", "VOLFERRY_LAB_SLOWNESS=3", crash.Env + "=1m",
 		},
 	})
 }

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"testing"
 
@@ -69,6 +70,7 @@ func TestTheVolumesOfAConfinedGuestMoveOneAfterTheOther(t *testing.T) {
 	lab.RequireAppArmor(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw), h.diskIn(t, a, api.FormatQcow2))
+	other := h.adoptVolume(t, h.diskIn(t, a, api.FormatRaw))
 	v := g.start(t, "vda", "--to-pool", "b")
 	g.writes(t)
 	for _, args := range [][]string{
@@ -76,6 +78,7 @@ func TestTheVolumesOfAConfinedGuestMoveOneAfterTheOther(t *testing.T) {
 		{"volume", "migrate", g.volumeName("vdb"), "--to-pool", "b", "--dry-run"},
 		{"migration", "start", g.attachment(t, "vdb").ID, "--to-pool", "b"},
 		{"volume", "detach", g.volumeName("vdb"), g.Name},
+		{"volume", "attach", other.name, g.Name},
 	} {
 		refused := h.refuses(t, api.CodeInstanceBusy, args...)
 		mustContain(t, refused.Message, "migration watch "+v.ID)
@@ -89,6 +92,28 @@ func TestTheVolumesOfAConfinedGuestMoveOneAfterTheOther(t *testing.T) {
 		if got := g.volume(t, disk).Location.Pool; got != "b" {
 			t.Errorf("disk %s is in pool %s, want b", disk, got)
 		}
+	}
+	g.assertSettled(t)
+}
+
+// The profiles or the module are loaded again while guest and daemon run under them.
+func TestThePackageIsInstalledAgainInAMoveOfAConfinedGuest(t *testing.T) {
+	lab.RequireConfined(t)
+	h := startHost(t)
+	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	for _, end := range []func(*move, *testing.T){(*move).cancel, (*move).finish} {
+		v := g.start(t, "vda", "--to-pool", "b")
+		g.writes(t)
+		packages, err := filepath.Glob("../../dist/volferryd_*.deb")
+		if err != nil || len(packages) != 1 {
+			t.Fatal(packages, err)
+		}
+		tool(t, "dpkg", "--install", packages[0])
+		g.writes(t)
+		h.restartDaemon(t)
+		v.copy(t)
+		end(v, t)
+		g.assertSettledAndGoOn(t)
 	}
 	g.assertSettled(t)
 }

@@ -70,6 +70,23 @@ func TestGuestMayEndAndBeginInTheMiddle(t *testing.T) {
 	})
 }
 
+// libvirt restores the guest on the images that it had as it was saved: the overlay over src.
+func TestAGuestThatIsSavedInAMoveIsRestoredAndTheMoveEnds(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	v := g.start(t, "vda", "--to-pool", "b")
+	for _, then := range []func(*testing.T){v.copy, v.finish} {
+		g.writes(t)
+		h.virsh(t, "managedsave", g.Name)
+		h.virsh(t, "start", g.Name)
+		g.writes(t)
+		then(t)
+	}
+	g.assertSettledAndGoOn(t)
+	g.assertSettled(t)
+}
+
 func TestVolumeMigrateGoesOnWhenTheGuestIsDestroyed(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)

@@ -24,11 +24,24 @@ const confinedVariable = "VOLFERRY_LAB_CONFINED"
 // package has it.
 func Confined() bool { return os.Getenv(confinedVariable) != "" }
 
-// RequireAppArmor skips the test unless AppArmor confines the guests of this machine.
-func RequireAppArmor(tb testing.TB) {
+// RequireConfined skips the test unless the kernel confines the guests of this machine.
+func RequireConfined(tb testing.TB) {
 	tb.Helper()
-	if os.Getenv(confinedVariable) != "apparmor" {
-		tb.Skip("SKIPPED: AppArmor does not confine the guests here; make test-confined makes such a machine")
+	if !Confined() {
+		tb.Skip("SKIPPED: the kernel does not confine the guests here; make test-confined makes such a machine")
+	}
+}
+
+// RequireAppArmor skips the test unless AppArmor confines the guests of this machine.
+func RequireAppArmor(tb testing.TB) { requireModule(tb, "apparmor", "AppArmor") }
+
+// RequireSELinux skips the test unless SELinux confines the guests of this machine.
+func RequireSELinux(tb testing.TB) { requireModule(tb, "selinux", "SELinux") }
+
+func requireModule(tb testing.TB, module, name string) {
+	tb.Helper()
+	if os.Getenv(confinedVariable) != module {
+		tb.Skipf("SKIPPED: %s does not confine the guests here; make test-confined makes such a machine", name)
 	}
 }
 

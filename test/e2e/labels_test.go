@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
+)
+
+// ownLabels is how a definition chooses the confinement of its guest, or the owner of an image.
+type ownLabels struct {
+	name string
+	// require skips a machine without the security module of the labels.
+	require func(testing.TB)
+	// domain and source are parts of the <domain> and of the <source> of its disk.
+	domain, source string
+	// prepare makes the image accessible to QEMU where libvirt does not.
+	prepare func(t *testing.T, path string)
+}
+
+// staticProfile is an AppArmor profile for guests. It has the form of a name of libvirt's, since
+// libvirtd's own profile permits no other change of profile.
+const staticProfile = "libvirt-11111111-2222-3333-4444-555555555555"
+
+// loadStaticProfile loads staticProfile, which permits everything.
+func loadStaticProfile(t *testing.T, _ string) {
+	t.Helper()
+	profile := "profile " + staticProfile + " flags=(attach_disconnected) {\n file,\n network,\n capability,\n signal,\n unix,\n ptrace,\n}\n"
+	load := func(how string) {
+		cmd := exec.Command("apparmor_parser", how)
+		cmd.Stdin = strings.NewReader(profile)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("apparmor_parser %s: %v: %s", how, err, out)
+		}
+	}
+	load("--replace")
+	t.Cleanup(func() { load("--remove") })
+}
+
+// staticContext is a context of SELinux for guests.
+const staticContext = "system_u:system_r:svirt_t:s0:c10,c20"
+
+// ownLabelsOf are the ways to choose, if QEMU runs as this user.
+func ownLabelsOf(uid string) []ownLabels {
+	own := func(t *testing.T, path string) {
+		t.Helper()
+		var user int
+		if _, err := fmt.Sscan(uid, &user); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(path, user, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	label := func(t *testing.T, path string) {
+		t.Helper()
+		own(t, path)
+		if err := unix.Setxattr(path, attrLabel, []byte("system_u:object_r:svirt_image_t:s0:c10,c20"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []ownLabels{
+		{name: "no AppArmor", require: lab.RequireAppArmor, domain: "<seclabel type='none' model='apparmor'/>"},
+		{name: "static profile", require: lab.RequireAppArmor, domain: "<seclabel type='static' model='apparmor'><label>" + staticProfile + "</label></seclabel>", prepare: loadStaticProfile},
+		{name: "no SELinux", require: lab.RequireSELinux, domain: "<seclabel type='none' model='selinux'/>"},
+		{name: "static context", require: lab.RequireSELinux, domain: "<seclabel type='static' model='selinux' relabel='yes'><label>" + staticContext + "</label></seclabel>"},
+		{name: "static context, labels kept", require: lab.RequireSELinux, domain: "<seclabel type='static' model='selinux' relabel='no'><label>" + staticContext + "</label></seclabel>", prepare: label},
+		{name: "owner of the disk kept", require: lab.RequireConfined, source: "<seclabel model='dac' relabel='no'/>", prepare: own},
+		{name: "owners kept", require: lab.RequireConfined, domain: "<seclabel type='static' model='dac' relabel='no'><label>+" + uid + ":+" + uid + "</label></seclabel>", prepare: own},
+	}
+}
+
+// Definitions that choose the confinement of their guest, or keep libvirt from changing owners and
+// labels of images, keep their choice, and their guests move while another guest is confined as
+// usual.
+func TestGuestsWithLabelsOfTheirOwnMove(t *testing.T) {
+	leftToTestE2E(t)
+	lab.RequireConfined(t)
+	h, a, _ := sharedPools(t)
+	usual := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	_, uid := usual.confinement(t)
+	for _, labels := range ownLabelsOf(uid) {
+		t.Run(labels.name, func(t *testing.T) {
+			labels.require(t)
+			g := h.defineGuest(t, h.diskIn(t, a, api.FormatRaw))
+			source := "'" + g.disks[0].Path + "'"
+			g.define(t, strings.NewReplacer("</domain>", labels.domain+"</domain>", source+"/>", source+">"+labels.source+"</source>").
+				Replace(h.virsh(t, "dumpxml", g.Name, "--inactive")))
+			if labels.prepare != nil {
+				labels.prepare(t, g.disks[0].Path)
+			}
+			g.slots = g.persistentSlots(t)
+			want := g.labels(t)
+			g.boot(t)
+			g.adopt(t)
+			g.migrate(t, "vda", "--to-pool", "b")
+			v := g.start(t, "vda", "--to-pool", "a")
+			g.writes(t)
+			v.copy(t)
+			v.cancel(t)
+			if now := g.labels(t); !slices.Equal(now, want) {
+				t.Errorf("the definition has the labels %q, want %q", now, want)
+			}
+			g.assertSettledAndGoOn(t)
+			g.assertSettled(t)
+		})
+	}
+	usual.migrate(t, "vda", "--to-pool", "b")
+	usual.assertSettled(t)
+}
+
+// labels returns the lines about labels in the guest's definition.
+func (g *guest) labels(t *testing.T) (lines []string) {
+	t.Helper()
+	for line := range strings.Lines(g.host.virsh(t, "dumpxml", g.Name, "--inactive")) {
+		if strings.Contains(line, "label") {
+			lines = append(lines, line)
+		}
+	}
+	if lines == nil {
+		t.Errorf("the definition of guest %s has no labels", g.Name)
+	}
+	return lines
+}
