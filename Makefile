@@ -54,7 +54,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-race test-simulation test-seeds test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-confined test-hosts test-storage test-storage-all test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report confined-report house bench bench-engine bench-registry bench-growth \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-race test-simulation test-seeds test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-confined test-hosts test-storage test-storage-all test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report confined-report house bench bench-confined bench-engine bench-registry bench-growth \
 	packages lint-packages install clean litestream lab ceph machine vm usermode clusterfs compiler chromium
 
 help: ## Show this list
@@ -203,6 +203,9 @@ house: ## Measure structure and prose of the sources: what a new maintainer has 
 # The flags are in BENCH, --full among them: go run ./test/bench/data --help.
 bench: build lab ## Moves by Volferry and by other tools, side by side, in less than ten minutes, with tables and plots in build/bench (root)
 	$(GO) run ./test/bench/data $(BENCH)
+
+bench-confined: build lab packages usermode ## The same by Volferry alone, with a guest that AppArmor confines and with one that it does not, on a machine of user-mode Linux; BENCH has flags (root)
+	$(GO) run ./test/bench/data --confined $(BENCH)
 
 bench-engine: ## Benchmarks of the copy engine, the journal and the registry's parts
 	$(GO) test -run '^$$' -bench . -benchmem ./daemon/... ./registry/... ./internal/...

@@ -26,6 +26,8 @@ type GuestConfig struct {
 	UEFI bool
 	// CanSleep: the machine of the guest has the sleep state S3.
 	CanSleep bool
+	// Unconfined: AppArmor does not confine the guest, where it confines others.
+	Unconfined bool
 	// KeptInCrash: QEMU hears of a panic of the guest's kernel, and libvirt keeps the process.
 	KeptInCrash bool
 }
@@ -133,6 +135,8 @@ var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='q
 {{- if .KeptInCrash}}
     <panic model='isa'/>{{end}}
   </devices>
+{{- if .Unconfined}}
+  <seclabel type='none' model='apparmor'/>{{end}}
 </domain>
 `))
 

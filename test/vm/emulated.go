@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/lab/initrd"
 	"github.com/volferry/volferry/test/vm/boot"
 )
@@ -30,7 +31,11 @@ type Emulated struct{ root string }
 // fails instead.
 func NewEmulated(tb testing.TB) *Emulated {
 	tb.Helper()
-	return &Emulated{root: filepath.Join(requireCache(tb, "VOLFERRY_VM_CACHE", "vm", "test/vm/install.sh"), "root")}
+	dir, err := findCache("VOLFERRY_VM_CACHE", "vm", "test/vm/install.sh")
+	if err != nil {
+		lab.SkipOrFail(tb, err.Error())
+	}
+	return &Emulated{root: filepath.Join(dir, "root")}
 }
 
 // Disk implements Machine.

@@ -21,9 +21,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"testing"
-
-	"github.com/volferry/volferry/test/lab"
 )
 
 // Machine is a kind of virtual machine.
@@ -64,18 +61,17 @@ func exitStatus(path string) error {
 	return nil
 }
 
-// requireCache is the directory of what an install script made: the value of the variable, or a
-// directory of .cache. Where it is missing the test is skipped or fails, as lab.SkipOrFail has it.
-func requireCache(tb testing.TB, variable, name, script string) string {
-	tb.Helper()
+// findCache returns the directory of what an install script made: the value of the variable, or a
+// directory of .cache.
+func findCache(variable, name, script string) (string, error) {
 	dir := os.Getenv(variable)
 	if dir == "" {
 		dir = filepath.Join(sourceDir(), "..", "..", ".cache", name)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "stamp")); err != nil || os.Geteuid() != 0 {
-		lab.SkipOrFail(tb, "the virtual machine needs root privileges and its root; run "+script+" as root")
+		return "", errors.New("the virtual machine needs root privileges and its root; run " + script + " as root")
 	}
-	return dir
+	return dir, nil
 }
 
 // makeDisks makes the files of disks.

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/test/lab"
 )
 
 // SecurityModule is a security module of the kernel that confines programs.
@@ -41,11 +43,22 @@ type UserMode struct {
 // fails instead.
 func NewUserMode(tb testing.TB, security SecurityModule) *UserMode {
 	tb.Helper()
+	machine, err := FindUserMode(security)
+	if err != nil {
+		lab.SkipOrFail(tb, err.Error())
+	}
+	return machine
+}
+
+// FindUserMode is NewUserMode for a program that is no test. It returns an error where there is no
+// machine.
+func FindUserMode(security SecurityModule) (*UserMode, error) {
 	name := "usermode"
 	if suite := os.Getenv("VOLFERRY_MACHINE_SUITE"); suite != "" && suite != "bookworm" {
 		name += "-" + suite
 	}
-	return &UserMode{dir: requireCache(tb, "VOLFERRY_USERMODE_CACHE", name, "test/vm/usermode/install.sh"), security: security}
+	dir, err := findCache("VOLFERRY_USERMODE_CACHE", name, "test/vm/usermode/install.sh")
+	return &UserMode{dir: dir, security: security}, err
 }
 
 // withLibrary mounts the C library of the kernel's release over the one of this host, for the

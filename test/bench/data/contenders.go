@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/bench/meter"
+	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
 
@@ -26,6 +27,8 @@ type contender struct {
 	managed bool
 	// reflink: the other pool is in the file system of the first, and the move shares its extents.
 	reflink bool
+	// unconfined: its guest has no profile of AppArmor, where the other guests have one.
+	unconfined bool
 	// full: it runs with --full, or where it is asked for by its name.
 	full bool
 	// moves returns when dst is the volume and is durable.
@@ -37,6 +40,7 @@ const dd = "dd if=SRC of=DST bs=1M iflag=direct oflag=direct conv=fsync,notrunc 
 // contenders are all of them.
 var contenders = []contender{
 	{name: "volferry", running: true, managed: true, moves: migrate()},
+	{name: "volferry-unconfined", running: true, managed: true, unconfined: true, moves: migrate()},
 	{name: "volferry-noverify", running: true, managed: true, moves: migrate("--verify", "none")},
 	{name: "volferry-pace-off", running: true, managed: true, moves: migrate("--pace", "off")},
 	{name: "volferry-pace-full", running: true, managed: true, full: true, moves: migrate("--pace", "full")},
@@ -79,6 +83,9 @@ func fullNames() (names []string) {
 func (c contender) missing(fs string) string {
 	if c.reflink && fs == "ext4" {
 		return "files of ext4 share no extents"
+	}
+	if c.unconfined && !lab.Confined() {
+		return "no guest of this machine is confined; see --confined"
 	}
 	if c.program == "" {
 		return ""

@@ -22,6 +22,8 @@ write of 4 KiB durable, on one disk. On two cores it takes eight to nine minutes
 takes four more.
 With --full: 5 rounds of a volume of 1024 MiB, 10, 50 and 100 % full, on one disk and on two, with all
 writers and all contenders. It takes about six hours, and 2.5 GiB of memory for the second disk.
+With --confined: Volferry alone, with a guest that AppArmor confines and with another that has no
+profile, on a machine of user-mode Linux.
 The results are written after every round, so that one may stop it.
 
 `
@@ -33,12 +35,16 @@ func parse(args []string, help io.Writer) (options, error) {
 		return options{}, err
 	}
 	o := options{
-		full:  slices.ContainsFunc(args, func(arg string) bool { return strings.TrimLeft(arg, "-") == "full" }),
+		full: has(args, "full"), confined: has(args, "confined"),
 		fills: numbers{100}, disks: numbers{1}, sizeMiB: 384, writers: "depth1", seconds: time.Second,
 	}
 	if o.full {
 		o.fills, o.disks, o.sizeMiB, o.writers = numbers{10, 50, 100}, numbers{1, 2}, 1024, strings.Join(writerNames(), ",")
 		o.seconds = 2 * time.Second
+	}
+	only := ""
+	if o.confined {
+		only = "volferry,volferry-unconfined"
 	}
 	f := flag.NewFlagSet("data", flag.ContinueOnError)
 	f.SetOutput(help)
@@ -47,13 +53,14 @@ func parse(args []string, help io.Writer) (options, error) {
 		f.PrintDefaults()
 	}
 	f.BoolVar(&o.full, "full", o.full, "all of it, unless another flag says otherwise")
+	f.BoolVar(&o.confined, "confined", o.confined, "on a machine that confines its guests by AppArmor; unless another flag says otherwise, volferry and volferry-unconfined")
 	f.Int64Var(&o.sizeMiB, "size", o.sizeMiB, "size of the volume in `MiB`")
 	f.Var(&o.fills, "fill", "comma-separated `percents` of the volume's blocks that hold data")
 	f.Var(&o.disks, "disks", "comma-separated `numbers`: 1 has source and destination on one disk; 2 has the destination on another one, which is in memory and takes twice the size and 512 MiB of it")
 	f.IntVar(&o.rounds, "rounds", 5, "how often each contender runs")
 	f.DurationVar(&o.seconds, "seconds", o.seconds, "how long a guest is watched before and after a move")
 	f.StringVar(&o.writers, "writers", o.writers, "comma-separated `names` of what running guests do, empty for none of them: "+strings.Join(writerNames(), ", "))
-	f.StringVar(&o.only, "only", "", "comma-separated `names` of contenders; empty for all, without --full for all but "+strings.Join(fullNames(), ", ")+": "+strings.Join(contenderNames(), ", "))
+	f.StringVar(&o.only, "only", only, "comma-separated `names` of contenders; empty for all, without --full for all but "+strings.Join(fullNames(), ", ")+": "+strings.Join(contenderNames(), ", "))
 	f.StringVar(&o.fs, "fs", "xfs", "`type` of the file systems of the pools: xfs, btrfs or ext4")
 	f.Uint64Var(&o.seed, "seed", 1, "of fill and writes")
 	f.StringVar(&o.out, "out", filepath.Join(root, "build", "bench"), "`directory` for the results")
@@ -62,6 +69,11 @@ func parse(args []string, help io.Writer) (options, error) {
 		return o, err
 	}
 	return o, o.check(f.NArg())
+}
+
+// has reports whether a flag without a value is set.
+func has(args []string, name string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool { return strings.TrimLeft(arg, "-") == name })
 }
 
 // check refuses what cannot be measured. words are those that are no flags.

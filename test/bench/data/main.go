@@ -28,12 +28,18 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/volferry/volferry/test/lab"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	o, err := parse(os.Args[1:], os.Stderr)
-	if err == nil {
+	switch {
+	case err != nil:
+	case o.confined && !lab.Confined():
+		err = runConfined(ctx, os.Args[1:], o.out, os.Stdout)
+	default:
 		err = run(ctx, o, os.Stdout)
 	}
 	stop()

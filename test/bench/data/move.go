@@ -67,7 +67,7 @@ func (m *measurement) fill() lab.Fill { return lab.Fill{Seed: m.seed, Percent: m
 
 func (m *measurement) boot(ctx context.Context) (err error) {
 	d := lab.Disk{Volume: lab.Volume{Path: m.volume.src, Format: "raw"}, Fill: m.fill(), Seed: m.seed, Mix: m.writer.mix}
-	if m.guest, err = m.site.Libvirtd.DefineGuest(ctx, lab.GuestConfig{Name: m.volume.name, Disks: []lab.Disk{d}}); err != nil {
+	if m.guest, err = m.site.Libvirtd.DefineGuest(ctx, lab.GuestConfig{Name: m.volume.name, Disks: []lab.Disk{d}, Unconfined: m.unconfined}); err != nil {
 		return err
 	}
 	if err := m.guest.Start(ctx); err != nil {

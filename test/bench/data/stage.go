@@ -31,10 +31,12 @@ type options struct {
 	writers string
 	only    string // names of contenders; "" for all, or without full for those that are not for full
 	full    bool
-	fs      string
-	seed    uint64
-	out     string
-	bin     string
+	// confined: it runs on a machine of user-mode Linux that confines guests.
+	confined bool
+	fs       string
+	seed     uint64
+	out      string
+	bin      string
 }
 
 func (o options) bytes() int64 { return o.sizeMiB << 20 }
