@@ -58,7 +58,7 @@ type blow struct {
 }
 
 // wayTimeout is how long a request may take to the point.
-const wayTimeout = time.Minute
+const wayTimeout = 3 * time.Minute
 
 // daemonDies is the blow of a daemon that ends at the point. What else is to
 // die then is gone before it starts again.
