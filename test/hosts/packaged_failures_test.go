@@ -71,6 +71,10 @@ func (s *packagedSite) testNetworkCut(t *testing.T) {
 	g.write(t, "vda")
 	sh(t, h.Machine, "nft delete table inet cut")
 	h.completes(t, m)
+	eventually(t, "each connection to the registry has noticed that the network is back", func() bool {
+		_, err := h.at.Ctl(t.Context(), "volume", "show", "cut-vda")
+		return err == nil
+	})
 	h.finish(t, g, "vda", "cut-vda")
 }
 
