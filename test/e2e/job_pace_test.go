@@ -23,19 +23,21 @@ func TestFoldsGiveWayToTheGuest(t *testing.T) {
 		{"cancel", (*move).cancelArgs, api.MigrationCancelled},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := g.start(t, "vda", "--to-pool", otherPool(g.volume(t, "vda")), "--pace", "full")
-			v.copy(t)
-			eventually(t, "the overlay is larger than what is folded in a moment", func() bool {
-				return get[api.Migration](t, h, "migration", "migration", "show", v.ID).OverlayBytes > volumeBytes/4
-			})
-			h.ctl(t, append([]string{"--no-wait"}, c.args(v)...)...)
 			limited := int64(0)
-			eventually(t, "it ends", func() bool {
-				if limit := g.jobLimit(t); limit > 0 {
-					limited = limit
-				}
-				return get[api.Migration](t, h, "migration", "migration", "show", v.ID).State == c.ends
-			})
+			for trial := 0; limited == 0 && trial < 5; trial++ { // a fold may end before its first limit
+				v := g.start(t, "vda", "--to-pool", otherPool(g.volume(t, "vda")), "--pace", "full")
+				v.copy(t)
+				eventually(t, "the overlay is larger than what is folded in a moment", func() bool {
+					return get[api.Migration](t, h, "migration", "migration", "show", v.ID).OverlayBytes > volumeBytes/4
+				})
+				h.ctl(t, append([]string{"--no-wait"}, c.args(v)...)...)
+				eventually(t, "it ends", func() bool {
+					if limit := g.jobLimit(t); limit > 0 {
+						limited = limit
+					}
+					return get[api.Migration](t, h, "migration", "migration", "show", v.ID).State == c.ends
+				})
+			}
 			if limited < 6400<<10 {
 				t.Errorf("the last limit that the fold was seen to have is %d", limited)
 			}
