@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alignBytes is the alignment of offsets, lengths and memory for O_DIRECT. It suffices for sectors
-// of up to 4 KiB.
+// alignBytes is the alignment of offsets, lengths and memory for O_DIRECT, enough for sectors of
+// up to 4 KiB.
 const alignBytes = 4096
 
 const hugePageBytes = 2 << 20

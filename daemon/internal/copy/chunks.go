@@ -9,11 +9,10 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// One in sampleEvery of the chunks that were verified early is read back again at the end: a
-// device that misplaces bytes, or wraps around, overwrites correct chunks later.
+// One in sampleEvery of the early verified chunks is read back again at the end: a device that
+// misplaces bytes, or wraps around, overwrites correct chunks later.
 const sampleEvery = 64
 
-// hash is the XXH3-128 of one chunk.
 type hash = [16]byte
 
 // chunkTable has the hash of every completed chunk. It is read after the workers have ended.
@@ -22,7 +21,7 @@ type chunkTable struct {
 	mu        sync.Mutex
 	hashes    []hash
 	done      []bool
-	verified  []bool // dst was read back with the chunk's hash
+	verified  []bool // read back from dst
 }
 
 type run struct {

@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// Result describes a finished copy. BytesCopied were written as data, BytesZero were made to read
-// as zeros, BytesInherited were left to the base images, and BytesResumed were done by an earlier
-// run. Their sum is BytesTotal, except for a clone or an offloaded copy.
+// Result describes a finished copy. BytesCopied were written as data, BytesZero made to read as
+// zeros, BytesInherited left to the base images, and BytesResumed done by an earlier run. Their
+// sum is BytesTotal, except for a clone or an offloaded copy.
 type Result struct {
 	BytesTotal     int64
 	BytesCopied    int64
@@ -22,8 +22,8 @@ type Result struct {
 	Offloaded bool
 	// Verified: dst was read back and is equal.
 	Verified bool
-	// Digest is the XXH3-128, in hex, of the hashes of all 1 MiB chunks. It is empty if no chunks
-	// were hashed: for a clone, an offloaded copy, and a copy that keeps the base images.
+	// Digest is the XXH3-128, in hex, of the hashes of all 1 MiB chunks. It is empty for a clone,
+	// an offloaded copy, and a copy that keeps the base images.
 	Digest string
 }
 
@@ -57,8 +57,7 @@ func Copy(ctx context.Context, spec Spec) (Result, error) {
 	return result, err
 }
 
-// copyEnds clones src if both storages support that. Otherwise the storage copies if it can, else
-// this process.
+// copyEnds clones src if possible. Otherwise the storage copies if it can, else this process.
 func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result, error) {
 	src, err := spec.open(ctx, spec.Src)
 	if err != nil {

@@ -115,8 +115,7 @@ func (t *chunkTable) restoreRun(r run, hashes []byte) bool {
 	return true
 }
 
-// The cursor records of an offloaded copy precede the records of a copy by chunks that continued
-// it.
+// The records of an offloaded copy precede the records of a copy by chunks that continued it.
 const (
 	// recordOffload starts an offload, and invalidates all records before it.
 	recordOffload = 'O'

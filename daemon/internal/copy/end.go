@@ -31,5 +31,5 @@ type Cloner interface {
 	CloneFrom(src End) error
 }
 
-// OpenEnd opens the raw image at path.
+// OpenEnd opens a raw image.
 type OpenEnd func(path string, writable bool) (End, error)

@@ -9,10 +9,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// The errors that this package shares with package qemuimg.
+// The errors shared with package qemuimg.
 type (
-	// SizeError reports that an image does not have the size of src, or the size that the caller
-	// stated.
+	// SizeError reports that an image does not have the size of src, or the stated size.
 	SizeError = qemuimg.SizeError
 	// MismatchError has the first offset where dst differs from src.
 	MismatchError = qemuimg.MismatchError

@@ -106,7 +106,7 @@ func (c *FileCursor) open() error {
 	return nil
 }
 
-// Close closes the file and does not remove it.
+// Close does not remove the file.
 func (c *FileCursor) Close() error {
 	if c.file == nil {
 		return nil

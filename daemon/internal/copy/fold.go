@@ -28,8 +28,8 @@ type FoldSpec struct {
 
 // Fold writes the overlay's own data into the network image Into, and flushes that image. It
 // returns ErrInUse if another program has the overlay open. The overlay does not change, so an
-// interrupted fold is repeated. Until a fold succeeds, only overlay and image together have the
-// content.
+// interrupted fold can be repeated. Until a fold succeeds, only overlay and image together have
+// the content.
 func Fold(ctx context.Context, f FoldSpec) (err error) {
 	sizeBytes := f.Into.SizeBytes
 	overlay, err := openOverlay(f.Overlay, f.Files, sizeBytes)

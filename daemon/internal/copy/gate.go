@@ -24,8 +24,7 @@ func newGate(pace Pacer) *gate {
 	return g
 }
 
-// enter waits until n more bytes may be in flight. A request never waits while nothing is in
-// flight.
+// enter waits until n more bytes may be in flight. With nothing in flight it does not wait.
 func (g *gate) enter(n int64) {
 	g.turn <- struct{}{}
 	defer func() { <-g.turn }()

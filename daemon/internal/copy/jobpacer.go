@@ -100,8 +100,7 @@ func (p *JobPacer) State() PaceState {
 	return p.guest.State()
 }
 
-// Tick returns the time until the next Look. It is short while the job may end soon, so that Look
-// sees the end promptly.
+// Tick returns the time until the next Look. It is short while the job may end soon.
 func (p *JobPacer) Tick(now time.Time) time.Duration {
 	if now.Before(p.brief) || !p.looked && now.Sub(p.at) < briefTime {
 		return briefTick
@@ -109,8 +108,7 @@ func (p *JobPacer) Tick(now time.Time) time.Duration {
 	return paceTick
 }
 
-// Look returns the job's new limit in bytes per second; 0 means none. Call it at the intervals of
-// Tick.
+// Look returns the job's new limit in bytes per second; 0 means none. Call it at Tick's intervals.
 func (p *JobPacer) Look(now time.Time, guest GuestLatency, ok bool, job JobProgress) int64 {
 	elapsed := now.Sub(p.at)
 	if elapsed <= 0 {

@@ -52,7 +52,7 @@ func (w *latencyWatch) learn(now Latency, ok bool) {
 }
 
 // learned computes the idle latency at the end of a pause of the copy. With too few requests it is
-// unknown: an older value is not used.
+// unknown.
 func (w *latencyWatch) learned() {
 	w.idle, w.tolerated = 0, 0
 	if len(w.means) == 0 {

@@ -39,7 +39,7 @@ func (l *Limiter) SetBytesPerSecond(bytesPerSecond int64) {
 	l.changed = make(chan struct{})
 }
 
-// wait returns when n bytes, at most a chunk, may move, or the error of ctx when that ends.
+// wait returns when n bytes, at most a chunk, may move, or the error of ctx.
 func (l *Limiter) wait(ctx context.Context, n int64) error {
 	if l == nil {
 		return ctx.Err()

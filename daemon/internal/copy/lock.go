@@ -30,8 +30,7 @@ const (
 // another program has dst, and a nil file for a network image, which has no locks.
 func (s *Spec) lockDst() (*os.File, error) { return s.lockDstAs(unix.F_WRLCK) }
 
-// lockDstAs is lockDst with the given kind of lock: copies with F_RDLCK share dst with each other
-// only.
+// lockDstAs is lockDst with a kind of lock: copies with F_RDLCK share dst with each other only.
 func (s *Spec) lockDstAs(kind int16) (*os.File, error) {
 	path := s.Dst.Path
 	if !medium.Of(path).Witnessed {

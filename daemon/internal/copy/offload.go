@@ -12,7 +12,7 @@ type Offload struct {
 	// Offered: the storage may get new requests. Otherwise it may only get its unanswered range
 	// again.
 	Offered bool
-	// Ask requests a copy of n bytes from off. From off to until, dst equals src after a flush.
+	// Ask requests a copy of n bytes from off. After a flush, dst equals src from off to until.
 	// answered: the storage answered and has stopped. errors.ErrUnsupported: the storage does not
 	// copy between these ends.
 	Ask func(ctx context.Context, off, n int64) (until int64, answered bool, err error)

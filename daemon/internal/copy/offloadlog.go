@@ -99,7 +99,7 @@ func (l *offloadLog) openError(dst string, err error) error {
 }
 
 // Restart resets a cursor with an unanswered range: the next copy repeats that request, and then
-// starts again. Without such a range needed is false, and the cursor may be removed instead.
+// starts again. Without such a range needed is false: the cursor may be removed.
 func Restart(cursor Cursor) (needed bool, err error) {
 	log, err := cursor.Load()
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// overlaid is an overlay over the given raw image. It ignores the backing file name in the
-// overlay's header.
+// overlaid is an overlay over the given raw image, regardless of the overlay's header.
 type overlaid struct {
 	End // the image below
 
@@ -58,7 +57,7 @@ func (s *Spec) atAddress() bool {
 		(!medium.Of(below.Path).Path || !medium.Of(s.Dst.Path).Path)
 }
 
-// openOverlaid opens Src for a comparison with dst, if atAddress is true. It returns ErrInUse if
+// openOverlaid opens Src for a comparison with dst if atAddress is true. It returns ErrInUse if
 // another program has the overlay open.
 func (s *Spec) openOverlaid(ctx context.Context, dst End) (End, error) {
 	is := s.Src.Backing

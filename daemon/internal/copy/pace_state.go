@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// PaceDoing is the activity of a pacer.
+// PaceDoing is a pacer's activity.
 type PaceDoing string
 
 // PaceKeepsShare: the guest still suffers, but the copy keeps its share of speed. PaceDoesNotHelp:

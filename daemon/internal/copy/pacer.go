@@ -17,7 +17,7 @@ type Pacer interface {
 	Allow() (inFlightBytes int64, rest time.Duration)
 	// Moved is called with the bytes of every finished request. It must not block.
 	Moved(bytes int64)
-	// Duty returns the share of time that a child process may work: its single requests cannot be
+	// Duty returns the share of time that a child process may work: its requests cannot be
 	// delayed.
 	Duty() float64
 }
@@ -100,7 +100,7 @@ func NewGuestPacer(sample func() (GuestLatency, bool), keepShare float64) *Guest
 	return &GuestPacer{sample: sample, keepShare: keepShare, inFlight: startInFlight, heldTo: startInFlight, sinceFull: quietEvery, relearn: relearnAfter}
 }
 
-// Run watches the guest until ctx ends. After that the pacer limits nothing.
+// Run watches the guest until ctx ends. Then the pacer limits nothing.
 func (p *GuestPacer) Run(ctx context.Context) {
 	tick := time.NewTicker(paceTick)
 	defer tick.Stop()
@@ -307,7 +307,7 @@ func (p *GuestPacer) strain(now GuestLatency, ok bool) strain {
 	return s
 }
 
-// shrink slows the copy for a suffering guest. Hold mu.
+// shrink slows the copy. Hold mu.
 func (p *GuestPacer) shrink(s strain, moved int64) {
 	p.state = PaceState{Doing: PaceGivesWay, Requests: requestKinds[s.kind], Mean: s.mean, Tolerated: p.watches[s.kind].tolerated}
 	if p.relief.letGo {

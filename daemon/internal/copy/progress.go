@@ -30,8 +30,7 @@ type Progress struct {
 	RateBytesPerSecond int64
 }
 
-// reportInterval is how often progress is reported within a phase, in addition to its start and
-// end.
+// reportInterval is how often progress is reported, in addition to a phase's start and end.
 const reportInterval = 200 * time.Millisecond
 
 // rateWindow smooths the rate. In the first rateWindow of a phase the rate is the mean since its

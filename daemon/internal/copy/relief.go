@@ -17,13 +17,13 @@ const (
 // reliefWatch checks whether a limit on the copy helps the guest. A limit shortens the extra
 // latency of each guest request, but lengthens the copy, during which all requests have it. The
 // guest's loss is the product of the two. On a shared disk a limit reduces the loss, since the
-// queue grows faster than the speed. A limit does not help if the guest waits for the processors,
-// or for its own overlay.
+// queue grows faster than the speed. It does not help a guest that waits for the processors, or
+// for its own overlay.
 type reliefWatch struct {
 	held, full lossMean
 	// letGo: the limit was not worth it, and was removed.
 	letGo bool
-	// again: the limit was removed and set again; full has the looks of the time without it.
+	// again: the limit was removed and set again; full has the looks without it.
 	again bool
 }
 

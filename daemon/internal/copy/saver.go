@@ -31,8 +31,8 @@ type saver struct {
 	mu       sync.Mutex
 	saved    sync.Cond
 	pending  []run
-	unsaved  int64 // bytes of data that are claimed and not yet recorded
-	due      int64 // the part of unsaved that was completed since the last save began
+	unsaved  int64 // claimed, not yet recorded data
+	due      int64 // the part completed since the last save began
 	lastSave time.Time
 	saving   bool
 	failure  error
@@ -44,8 +44,8 @@ func newSaver(cursor Cursor, dst End, table *chunkTable) *saver {
 	return s
 }
 
-// resume restores the table from the cursor and returns the chunks to check: the last recorded
-// ones, up to maxUnsavedBytes.
+// resume restores the table from the cursor and returns the chunks to check: the last recorded, up
+// to maxUnsavedBytes.
 func (s *saver) resume(srcPath, dstPath string) (window []int, err error) {
 	if s.cursor == nil {
 		return nil, nil

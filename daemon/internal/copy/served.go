@@ -13,7 +13,7 @@ import (
 )
 
 // openServed opens an image of one of QEMU's own formats: QEMU serves it as a raw image. With
-// layered, the end is Layered.
+// layered it is Layered.
 func openServed(ctx context.Context, i qemuimg.Image, layered bool, opts qemuimg.ServeOptions) (End, error) {
 	conn, err := qemuimg.Serve(ctx, i, opts)
 	if errors.Is(err, qemuimg.ErrLocked) {

@@ -22,8 +22,7 @@ func newSlice(end End, i Image) (End, error) {
 	return slice{end, i.Path, i.SizeBytes}, nil
 }
 
-// fileOf returns the file or device of an End, or of the End below a slice; nil for another kind
-// of End.
+// fileOf returns the file or device of an End, or of the End below a slice, or nil.
 func fileOf(end End) *fileEnd {
 	if part, is := end.(slice); is {
 		end = part.End

@@ -112,7 +112,7 @@ func cutAtSkipped(s span, skip func(chunk int) bool) span {
 func noSkip(int) bool { return false }
 
 // sweep lets the workers that inFlight permits visit the spans in order, each worker with its own
-// buffer. After the first error it only waits for the visits in progress.
+// buffer. After an error it only waits for the visits in progress.
 func sweep(ctx context.Context, inFlight *depth, bufferBytes int, all iter.Seq2[span, error],
 	visit func(ctx context.Context, s span, buf []byte) error,
 ) error {
@@ -155,7 +155,7 @@ func sweep(ctx context.Context, inFlight *depth, bufferBytes int, all iter.Seq2[
 }
 
 // readFull fills p from end. After an error it reads again in small steps, to survive a transient
-// error, and to locate a permanent one to 4 KiB.
+// error, or locate a permanent one to 4 KiB.
 func readFull(end End, path string, p []byte, off int64) error {
 	if _, err := end.ReadAt(p, off); err == nil {
 		return nil

@@ -31,11 +31,11 @@ type Spec struct {
 	ThinBlockBytes func(dst *os.File) int64
 	Offload        *Offload
 	// KeepBase: Src and Dst are qcow2 images over the same base images, and only Src's own bytes
-	// are copied. Dst itself has only bytes of earlier runs of this copy.
+	// are copied. Dst itself has only bytes of this copy.
 	KeepBase bool
 	Verify   bool
-	// DstIsZero: dst reads as zeros, because the caller has just created it and only this copy has
-	// written to it since.
+	// DstIsZero: dst reads as zeros: the caller has just created it, and only this copy writes to
+	// it.
 	DstIsZero bool
 	// Thick: dst must not share the space of src.
 	Thick  bool
@@ -46,8 +46,7 @@ type Spec struct {
 	// return.
 	Progress   func(Progress)
 	Passphrase []byte
-	// Workers is the number of chunks in flight, 1 to 16. 0 means 8, or more if that raises the
-	// rate enough.
+	// Workers is the number of chunks in flight, 1 to 16. 0 means 8, or more if that is faster.
 	Workers int
 	// OpenEnd opens raw images. Nil means OpenFile, and an NBD client for an address. It exists
 	// for other kinds of ends, and for ends with faults.

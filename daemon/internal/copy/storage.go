@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// A storage is a copy's access to images of one kind of storage.
+// A storage gives a copy access to one kind of images.
 type storage interface {
 	opener(ctx context.Context) OpenEnd
 	// sizeBytes returns the size of an image, or of the part of it that is copied.

@@ -37,8 +37,8 @@ func newStream(spec *Spec, src, dst End, m *meter) *stream {
 	return s
 }
 
-// run copies the chunks that the cursor lacks, and meanwhile reads back stored chunks. If the copy
-// fails, it still flushes dst and records the copied chunks.
+// run copies the chunks that the cursor lacks, and reads back stored chunks meanwhile. After an
+// error it still flushes dst and records the copied chunks.
 func (s *stream) run(ctx context.Context) error {
 	if err := s.resume(ctx); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (s *stream) copySpan(ctx context.Context, sp span, buf []byte) error {
 	return s.saver.done(run{first: chunk, count: 1, zero: written == 0 && s.base == nil}, sp.n)
 }
 
-// writeChunk writes a chunk of src. left counts the bytes that are left to the base images.
+// writeChunk writes a chunk of src. left counts the bytes left to the base images.
 func (s *stream) writeChunk(p []byte, off int64) (written, left int64, err error) {
 	if s.base != nil {
 		return s.base.write(p, off, s.write)

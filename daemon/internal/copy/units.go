@@ -15,9 +15,9 @@ import (
 // with Verify each unit was read back after that. The written data is at least as new as src was
 // at the call of Units.
 //
-// Errors are as in Copy. A *MismatchError means that a unit differed when it was read back, and
-// either spec.Still excludes other writers, or maxDiffering copies in a row found the unit
-// different. With a Cursor, a repeated call with the same ranges continues.
+// Errors are as in Copy. A *MismatchError means that a unit differed when read back, and either
+// spec.Still excludes other writers, or maxDiffering copies in a row found the unit different.
+// With a Cursor, a repeated call with the same ranges continues.
 func Units(ctx context.Context, spec UnitsSpec) (UnitsResult, error) {
 	sizeBytes, err := spec.sizeBytes(ctx)
 	if err != nil {

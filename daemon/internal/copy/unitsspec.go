@@ -18,15 +18,14 @@ type Range struct {
 
 func (r Range) end() int64 { return r.Offset + r.Bytes }
 
-// Differing is a unit that did not have the written content when the copy read it back.
+// Differing is a unit that lacked the written content when read back.
 type Differing struct {
 	Range
-	// Times is the number of consecutive copies that found it different.
+	// Times counts the consecutive copies that found it different.
 	Times int `json:"times"`
 }
 
-// After maxDiffering consecutive copies that found a unit different, other writers cannot explain
-// the difference.
+// If maxDiffering consecutive copies find a unit different, other writers cannot be the reason.
 const maxDiffering = 3
 
 // UnitsSpec describes a copy of some units (blocks of UnitBytes) of an image. Unlike with Copy,
@@ -40,8 +39,8 @@ type UnitsSpec struct {
 	Ranges []Range
 	// Again are the units that the previous copy found different. They are copied too.
 	Again []Differing
-	// Still: src has no writers any more, so all copies of a unit have the same bytes. A
-	// difference is then an error.
+	// Still: src has no writers any more, so all copies of a unit are equal. A difference is an
+	// error.
 	Still bool
 }
 

@@ -63,8 +63,8 @@ func (f *fileEnd) zeroBy(way int32, off, n int64) error {
 	return nil
 }
 
-// discard zeroes a range by zeroDiscard. It returns ErrUnsupported if dst is no thin volume, or if
-// discarded blocks do not read as zeros.
+// discard zeroes a range by zeroDiscard. It returns ErrUnsupported if dst is no thin volume, or
+// its discarded blocks do not read as zeros.
 func (f *fileEnd) discard(off, n int64) error {
 	block := f.thinBlockBytes.Load()
 	if block <= 0 {
