@@ -12,7 +12,7 @@ func newActiveOp(r *Runner, o Op) *activeOp {
 	return a
 }
 
-// stepContext returns the context for a Do. Before the commit point an interruption cancels it.
+// stepContext returns the context for a Do. An interruption before the commit point cancels it.
 func (a *activeOp) stepContext() context.Context {
 	if a.snapshot().Committed {
 		return a.ctx
@@ -21,8 +21,8 @@ func (a *activeOp) stepContext() context.Context {
 }
 
 // interruption returns the cause of an Interrupt. It returns nil without one, after the commit
-// point, and when the runner stops. It reads the cause before it looks for a stop: Stop cancels
-// forward too, and must not look like an interruption.
+// point, and when the runner stops. It reads the cause before it looks for a stop, because Stop
+// cancels forward too.
 func (a *activeOp) interruption() error {
 	cause := context.Cause(a.forward)
 	if a.stopping() || a.snapshot().Committed {
@@ -80,7 +80,7 @@ func (a *activeOp) setBroken(err error) {
 	a.r.cfg.Log.Error("op waits for the operator", "op", a.op.ID, "err", err)
 }
 
-// announce wakes the waiters for a change of the op. The caller holds mu.
+// announce wakes the waiters for a change. The caller holds mu.
 func (a *activeOp) announce() {
 	close(a.changed)
 	a.changed = make(chan struct{})
@@ -110,7 +110,7 @@ func (a *activeOp) criticalLocked() bool {
 	return !entering
 }
 
-// status returns the status of the op, and a channel that is closed when the status changes.
+// status also returns a channel that is closed when the status changes.
 func (a *activeOp) status() (Status, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -24,7 +24,7 @@ func (a *activeOp) newRun(step string) *Run {
 }
 
 // noteFor returns the function that stores notes for Run.Note. It tries once: after an error the
-// step must not act, and the whole step is tried again.
+// step does not act, and is tried again.
 func (a *activeOp) noteFor(step string) func(context.Context, json.RawMessage) error {
 	return func(ctx context.Context, data json.RawMessage) error {
 		if err := context.Cause(ctx); err != nil {
@@ -35,7 +35,7 @@ func (a *activeOp) noteFor(step string) func(context.Context, json.RawMessage) e
 }
 
 // append tries once to store records. It returns ErrHistory for a record that cannot follow the
-// stored ones. Any other error is ErrJournal, and the journal may have stored the records or not.
+// stored ones. Any other error is ErrJournal: the records may be stored or not.
 func (a *activeOp) append(events ...event) error {
 	if a.inDoubt != nil {
 		landed, err := a.settle()
@@ -75,8 +75,7 @@ func (a *activeOp) append(events ...event) error {
 }
 
 // settle reads whether the journal has the records in doubt (inDoubt), and returns them if it
-// does. ErrHistory means that it has other records in their place: another process writes for this
-// op.
+// does. ErrHistory means other records in their place: another process writes for this op.
 func (a *activeOp) settle() (landed []Record, err error) {
 	records, err := a.r.cfg.Journal.Records(context.WithoutCancel(a.ctx), a.op.ID)
 	if err != nil {
@@ -135,8 +134,7 @@ func journalError(err error) error {
 	return fmt.Errorf("%w: %w", ErrJournal, err)
 }
 
-// encodeFailure omits details that JSON cannot express, since the failure must reach the journal
-// in any case.
+// encodeFailure omits details that JSON cannot express: the failure must reach the journal.
 func encodeFailure(f Failure) json.RawMessage {
 	data, err := json.Marshal(f)
 	if err != nil {

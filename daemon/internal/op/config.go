@@ -11,8 +11,8 @@ import (
 // Config is the configuration of a Runner. Journal is required.
 type Config struct {
 	Journal Journal
-	// Describe converts an error to the Failure that the journal keeps and the user sees. Default:
-	// code "internal" and the error's text.
+	// Describe converts an error to the Failure for journal and user. Default: code "internal" and
+	// the error's text.
 	Describe func(error) Failure
 	// Log gets one line for each record and each failed try. Default: no logging.
 	Log *slog.Logger
@@ -27,9 +27,8 @@ type Config struct {
 	// Context derives the context of an op's steps, for callees that need the op's id. Default:
 	// adds nothing.
 	Context func(ctx context.Context, opID string) context.Context
-	// MaxTries limits the tries of a step that returns Retry, of a step after the commit point, and
-	// of Observe. The count starts at zero when the daemon starts and when the operator calls
-	// Continue. Default 20.
+	// MaxTries limits the tries of a step that returns Retry, of a step after the commit point,
+	// and of Observe. The count restarts with the daemon and at Continue. Default 20.
 	MaxTries int
 	// WaitPoll is how often a waiting step is tried without a Wake. Default 5 s.
 	WaitPoll time.Duration

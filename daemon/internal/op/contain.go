@@ -9,7 +9,7 @@ import (
 )
 
 // contained calls a part of a step and turns a panic, which would end the daemon again at each
-// start, into an error. The error undoes the op, or after the commit point parks it.
+// start, into an error, which undoes the op, or after the commit point parks it.
 func (a *activeOp) contained(step *Step, part string, call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

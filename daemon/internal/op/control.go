@@ -8,10 +8,10 @@ import (
 )
 
 // Interrupt requests that an op be undone. It cancels the context of the running step with the
-// cause, which becomes the op's failure. Nil means that the request was accepted, not that the op
-// will be undone: if the running step turns out to have happened and is the commit point or the
-// last step, the op ends done. Wait returns the result. Interrupting an op that is being undone is
-// no error. The request is not durable: after a crash the op goes on.
+// cause, which becomes the op's failure. Nil means that the request was accepted. The op ends done
+// anyway if the running step has happened and is the commit point or the last step; Wait returns
+// the result. Interrupting an op that is being undone is no error. The request is not durable:
+// after a crash the op goes on.
 //
 // Errors: ErrCommitted, ErrFinished, ErrParked, ErrNotFound.
 func (r *Runner) Interrupt(id string, cause error) error {
@@ -46,8 +46,8 @@ func (a *activeOp) mayInterrupt() error {
 // Continue resumes a parked op at the operator's request: a step is observed before it is done
 // again, and an Undo is tried again.
 //
-// Errors: ErrNotParked, ErrFinished, ErrNotFound, ErrJournal, ErrStopped, and ErrHistory if the op
-// is parked because of its records and they still cannot be followed.
+// Errors: ErrNotParked, ErrFinished, ErrNotFound, ErrJournal, ErrStopped, and ErrHistory if the
+// op's records still cannot be followed.
 func (r *Runner) Continue(ctx context.Context, id string) error {
 	a := r.lookup(id)
 	if a == nil {
@@ -80,8 +80,8 @@ func (r *Runner) WhileParked(id string, f func() error) error {
 	return f()
 }
 
-// claim makes its caller the only writer for a parked op. It returns false if the op is not parked
-// or has been claimed.
+// claim makes its caller the only writer for a parked op, or returns false: the op is not parked,
+// or claimed already.
 func (a *activeOp) claim() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -4,7 +4,7 @@ package op
 
 import "context"
 
-// waitingTurn is the reason that Status shows while an op waits for its keys.
+// waitingTurn is the reason in Status while an op waits for its keys.
 const waitingTurn = "turn"
 
 // readBack reads the op's records, and reports whether the op is finished. If that panics, the op
@@ -41,7 +41,7 @@ func (a *activeOp) replay(records []Record) {
 	a.announce()
 }
 
-// run is the goroutine of the op. It ends when the op is finished or parked, or the runner stops.
+// run is the op's goroutine, until the op is finished or parked, or the runner stops.
 func (a *activeOp) run() {
 	defer a.parkOnPanic()
 	if !a.awaitTurn() {
@@ -51,7 +51,7 @@ func (a *activeOp) run() {
 	}
 }
 
-// awaitTurn waits until no earlier op shares a key with this one. It returns false when the runner
+// awaitTurn waits until no earlier op shares a key with this one. It returns false if the runner
 // is stopped. An interruption ends the wait only if no step has begun: then there is nothing to
 // undo, so the op needs no key.
 func (a *activeOp) awaitTurn() bool {
@@ -78,8 +78,8 @@ func (a *activeOp) awaitTurn() bool {
 	}
 }
 
-// advance does the next action. It returns false when there is none: the op is finished or parked,
-// or the runner is stopped.
+// advance does the next action, or returns false: the op is finished or parked, or the runner is
+// stopped.
 func (a *activeOp) advance() bool {
 	p, interrupted := a.snapshot(), a.interruption()
 	switch {

@@ -32,8 +32,7 @@ func (e *waitError) Error() string { return e.err.Error() }
 func (e *waitError) Unwrap() error { return e.err }
 
 // WaitFor wraps the error of a step that needs something outside ("hypervisor", "registry", ...).
-// The runner tries the step again at Wake(on) and every Config.WaitPoll, without limit. Waiting is
-// no failure.
+// The runner tries the step again at Wake(on) and every Config.WaitPoll, without limit.
 func WaitFor(on string, err error) error { return &waitError{err, on} }
 
 type unknownError struct{ err error }

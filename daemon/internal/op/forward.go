@@ -15,7 +15,7 @@ const (
 	// verdictLeave: the runner is stopped; nothing is recorded.
 	verdictLeave verdict = iota
 	verdictSucceeded
-	// verdictFailed: the step did not happen; if it is not tried again, the op is undone.
+	// verdictFailed: the step did not happen. Without another try the op is undone.
 	verdictFailed
 	// verdictOperator: the outcome is unknown, or a step after the commit point keeps failing.
 	verdictOperator
@@ -25,8 +25,7 @@ const (
 // NotDone.
 const contradictionDelay = 50 * time.Millisecond
 
-// do runs the current step to its end, and records the result. It returns false if the op cannot
-// go on now.
+// do runs the current step and records the result. It returns false if the op cannot go on now.
 func (a *activeOp) do(step *Step, status StepStatus) bool {
 	a.fault(step, momentBeforeStarted)
 	repeat := status == StepStarted
@@ -56,7 +55,7 @@ func (a *activeOp) do(step *Step, status StepStatus) bool {
 }
 
 // recordSuccess records that the current step has succeeded. In a critical section the same commit
-// records that the next step has started: the guest is paused, and waits for each commit.
+// records the start of the next step: the paused guest waits for each commit.
 func (a *activeOp) recordSuccess(step *Step, output json.RawMessage) written {
 	events := []event{{EventSucceeded, step.Name, output}}
 	next := ""
@@ -106,8 +105,8 @@ func (a *activeOp) bring(step *Step, run *Run, repeat bool) (verdict, error) {
 }
 
 // givenUp returns the verdict for a step that did not happen and is not tried again; err is the
-// error of the last try. It calls interruption only once: a second call may return nil because the
-// runner has stopped.
+// error of the last try. It calls interruption once: a second call may return nil, after a stop of
+// the runner.
 func (a *activeOp) givenUp(err error) (verdict, error) {
 	cause := a.interruption()
 	switch {

@@ -28,8 +28,8 @@ func (r *Runner) Halt() {
 }
 
 // FinishCritical finishes the critical sections that a crash has interrupted. The ops stop after
-// their section. It is for a runner that begins halted: call it between Halt and Resume, at most
-// once.
+// their section. It is for a runner that begins halted: call it at most once, between Halt and
+// Resume.
 func (r *Runner) FinishCritical(ctx context.Context) error {
 	r.halting.Lock()
 	defer r.halting.Unlock()

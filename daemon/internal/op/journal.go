@@ -21,8 +21,8 @@ type Op struct {
 	Keys  []string
 	Input json.RawMessage
 	// Steps are the steps of the op in order, and Commit names its commit point (Plan.Commit).
-	// Every later program does these stored steps, or none. Submit fills them from the plan of the
-	// kind if Steps is empty.
+	// Every later program does these stored steps, or none. If Steps is empty, Submit fills both
+	// from the plan.
 	Steps     []StepRef
 	Commit    string
 	CreatedAt time.Time
@@ -67,8 +67,8 @@ type Record struct {
 }
 
 // Journal stores ops and their records. Create and Append return only after the data is on stable
-// storage. After an error the caller must not act: the data may be stored or not. Implementations
-// are safe for concurrent use.
+// storage. After an error the data may be stored or not, and the caller must not act.
+// Implementations are safe for concurrent use.
 type Journal interface {
 	// Create stores a new op and returns it. If the id is already stored it returns the stored op,
 	// or ErrMismatch if that has another kind, group or input.
@@ -76,8 +76,7 @@ type Journal interface {
 	// Append stores the next records of one op, all of them or none. It refuses records with a Seq
 	// that does not follow.
 	Append(ctx context.Context, records ...Record) error
-	// Unfinished returns the ops without a finished record, in the order of their Create calls,
-	// regardless of CreatedAt.
+	// Unfinished returns the ops without a finished record, in the order of their Create calls.
 	Unfinished(ctx context.Context) ([]Op, error)
 	Op(ctx context.Context, id string) (Op, error)
 	// Group returns the ops of a group, oldest first. No op belongs to the group "".

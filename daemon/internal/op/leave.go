@@ -20,7 +20,7 @@ import (
 // state as after an operator has resumed the guest by hand.
 
 // leaveAfter is how long the journal may refuse a record before the op leaves its critical
-// section, so that the guest runs again.
+// section.
 const leaveAfter = time.Second
 
 // mayLeave reports whether the op may leave a critical section while the journal refuses these
@@ -31,8 +31,8 @@ func (a *activeOp) mayLeave(events []event) bool {
 	return events[0].kind != EventNeedsOperator && a.criticalLocked()
 }
 
-// failsToLeave reports whether a step must fail because the journal refuses its notes, so that the
-// op leaves its critical section.
+// failsToLeave reports whether a step must fail, because the journal refuses its notes, for the op
+// to leave its critical section.
 func (a *activeOp) failsToLeave() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Status is the state of an op, as callers see it.
+// Status is the state of an op, for callers.
 type Status struct {
 	Op    Op
 	State State
@@ -18,7 +18,7 @@ type Status struct {
 	// Committed: the commit point has passed, so the op cannot be interrupted.
 	Committed bool
 	// Waiting is the reason of a wait: the argument of WaitFor, "turn" while another op has one of
-	// the keys, or empty. WaitingSince is when the wait began, for display; tries do not end a
+	// the keys, or empty. WaitingSince is when the wait began, for display. Tries do not end a
 	// wait.
 	Waiting      string
 	WaitingSince time.Time
@@ -45,8 +45,8 @@ func statusOf(o Op, plan *Plan, p Progress) Status {
 	return st
 }
 
-// statusOfOld returns the status of a finished op from its last record. It is for records that the
-// present plan cannot follow.
+// statusOfOld returns the status of a finished op from its last record: the present plan may not
+// follow the others.
 func statusOfOld(o Op, finished Record) Status {
 	st := Status{Op: o, State: StateDone, FinishedAt: finished.At}
 	if len(finished.Data) == 0 {

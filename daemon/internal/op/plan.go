@@ -21,7 +21,7 @@ const (
 )
 
 // Step is one part of an op: an effect, its reverse, and a check of whether the effect took place.
-// Each of the three must be repeatable, also after an interruption.
+// All three must be repeatable, also after an interruption.
 type Step struct {
 	// Name is stable, because journals on disk contain it. An op with a recorded step that the plan
 	// lacks waits for the operator.
@@ -29,8 +29,7 @@ type Step struct {
 	// Version distinguishes steps with one name. A change that is incompatible with stored ops
 	// makes another version; the plan keeps the old version while such ops may be in a journal.
 	Version int
-	// Do makes the effect. The step's output in the journal is the value that Do or Observe passed
-	// to Run.SetOutput.
+	// Do makes the effect. Do or Observe may set the step's output (Run.SetOutput).
 	Do func(ctx context.Context, r *Run) error
 	// Undo reverses Do, complete or partial. Nil: there is nothing to reverse.
 	Undo func(ctx context.Context, r *Run) error
@@ -41,8 +40,8 @@ type Step struct {
 	// counts.
 	Observe func(ctx context.Context, r *Run) (Observation, error)
 	// Verifies: after its effect, Do itself checks the state that Observe checks, and returns nil
-	// only if the effect is there. Then Observe is not called after Do: a paused guest waits for
-	// each check.
+	// only if the effect is there. Then Observe is not called after Do: it would prolong a guest's
+	// pause.
 	Verifies bool
 	// Critical steps that follow each other form a critical section. From the start of its first
 	// step, a halt does not stop the op until the section ends or the first step is undone: a halt
@@ -59,11 +58,11 @@ type Plan struct {
 	// undoes all steps in reverse order, afterwards the op only goes forward. Empty: the op can be
 	// undone until its end.
 	Commit string
-	// MustChoose: the caller of Submit chooses the steps of each op, and its commit point.
+	// MustChoose: Submit's caller chooses the steps and the commit point of each op.
 	MustChoose bool
 }
 
-// Validate returns the first error of a plan.
+// Validate returns a plan's first error.
 func (p *Plan) Validate() error {
 	if p.Kind == "" || len(p.Steps) == 0 {
 		return errors.New("a plan needs a kind and at least one step")
@@ -101,8 +100,8 @@ func (p *Plan) Refs() []StepRef {
 	return all
 }
 
-// Choose returns the newest version of each of these steps of the plan. It panics if the plan lacks
-// one: plans are part of the program.
+// Choose returns the newest version of each of these steps of the plan. It panics if the plan
+// lacks one.
 func (p *Plan) Choose(names ...string) []StepRef {
 	all := p.Refs()
 	chosen := make([]StepRef, len(names))

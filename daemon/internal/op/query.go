@@ -7,8 +7,7 @@ import (
 	"fmt"
 )
 
-// Status returns the status of an op that is running, parked or finished. Errors: ErrNotFound,
-// ErrJournal.
+// Status returns the status of any op. Errors: ErrNotFound, ErrJournal.
 func (r *Runner) Status(ctx context.Context, id string) (Status, error) {
 	if a := r.lookup(id); a != nil {
 		st, _ := a.status()

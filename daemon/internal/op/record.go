@@ -22,7 +22,7 @@ const (
 func (w written) goesOn() bool { return w != writtenNot }
 
 // record stores records in one commit, and tries until the journal accepts them. Meanwhile the op
-// does nothing, except that it leaves a critical section.
+// may only leave a critical section.
 func (a *activeOp) record(events ...event) written {
 	since, left := time.Now(), false
 	try, result := func() error { return a.append(events...) }, writtenAll

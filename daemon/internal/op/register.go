@@ -5,7 +5,7 @@ package op
 import "fmt"
 
 // Register adds op kinds to the runner. Call it before Resume, which needs the kinds of all ops in
-// the journal. It panics on an invalid plan and on a duplicate kind: plans are part of the program.
+// the journal. It panics on an invalid plan and on a duplicate kind.
 func (r *Runner) Register(plans ...Plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -29,8 +29,8 @@ func (r *Runner) Kinds() []string {
 }
 
 // OnChange registers f to be called after every record, and when a wait begins or ends. The op
-// continues when all registered functions have returned; they are called in the order of
-// registration. No lock is held: f may call all methods except Stop.
+// continues when all registered functions have returned, in the order of registration. f may call
+// all methods except Stop.
 func (r *Runner) OnChange(f func(opID string)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,8 +38,7 @@ func (r *Runner) OnChange(f func(opID string)) {
 }
 
 // OnFinished registers f to be called once for every op that this runner finishes, after the
-// finished record, without a lock. It is not called for ops that had finished earlier. A crash
-// between the record and the call loses the call.
+// finished record, without a lock. A crash between the record and the call loses the call.
 func (r *Runner) OnFinished(f func(Status)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

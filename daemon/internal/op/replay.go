@@ -14,8 +14,8 @@ import (
 type Progress struct {
 	// Steps are the statuses in the order of the plan.
 	Steps []StepStatus
-	// Current is the index of the step to do next, or to undo next if the op is being undone. It is
-	// -1 if only the finished record is missing or the op is over.
+	// Current is the index of the step to do next, or to undo next if the op is being undone. It
+	// is -1 if the op lacks only the finished record, or is over.
 	Current   int
 	State     State
 	Committed bool
@@ -182,7 +182,7 @@ func (p *Progress) direction() State {
 	return StateRunning
 }
 
-// next returns the index of the next step in the op's direction, or -1.
+// next returns the next step in the op's direction, or -1.
 func (p *Progress) next() int {
 	if p.State != StateUndoing {
 		return slices.IndexFunc(p.Steps, func(s StepStatus) bool { return s != StepSucceeded })

@@ -9,7 +9,7 @@ import (
 )
 
 // retrier decides what an error of a step means, and sleeps until the next try. Each loop of tries
-// has its own retrier, which counts the tries.
+// has its own retrier.
 type retrier struct {
 	a    *activeOp
 	ctx  context.Context
@@ -30,8 +30,8 @@ type retrier struct {
 // begin is called before each try: a wake during the try ends the wait after the try.
 func (r *retrier) begin() { r.heard = r.a.r.wakes.heard() }
 
-// succeeded is called when a try succeeds. After a wait for a reason it wakes the other ops that
-// wait for the same reason: for some reasons no other code calls Wake.
+// succeeded is called when a try succeeds. After a wait it wakes the other ops with the same
+// reason: for some reasons no other code calls Wake.
 func (r *retrier) succeeded() {
 	if r.waited != "" {
 		r.a.r.wakes.wake(r.waited)
@@ -77,7 +77,7 @@ func (r *retrier) try(limit int, after time.Duration, err error) bool {
 }
 
 // waitFor waits until Wake(on), at most for WaitPoll. It returns at once if Wake(on) was called
-// since the try began: the try may have read the state before the change.
+// since the try began, perhaps after the try had read the state.
 func (r *retrier) waitFor(on string, err error) bool {
 	woken := r.a.r.wakes.on(on, r.heard)
 	if r.waited != on || r.since.IsZero() {

@@ -8,12 +8,12 @@ import (
 	"fmt"
 )
 
-// Run is the view that a step has of its op.
+// Run is a step's view of its op.
 type Run struct {
 	op     Op
 	step   string
 	output json.RawMessage
-	// outputs and notes of all steps, by step name; the last of each step counts.
+	// outputs and notes of all steps, by step name; the last counts.
 	outputs   map[string]json.RawMessage
 	notes     map[string]json.RawMessage
 	note      func(ctx context.Context, data json.RawMessage) error
@@ -44,8 +44,8 @@ func (r *Run) Input(v any) error {
 	return nil
 }
 
-// SetOutput sets v as the output of the running step. The record that the step succeeded contains
-// it. If a crash may come between effect and record, Observe has to set the output as well.
+// SetOutput sets v as the output of the running step. The record of the step's success contains
+// it. Observe has to set it as well, because a crash may come between effect and record.
 func (r *Run) SetOutput(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

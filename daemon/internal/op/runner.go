@@ -20,8 +20,8 @@ type Runner struct {
 
 	wg sync.WaitGroup
 
-	// halting serializes Halt and Resume. It is taken before admit, and never by Submit: a step may
-	// submit an op, and Halt waits for the step.
+	// halting serializes Halt and Resume. It is taken before admit, and never by Submit: Halt
+	// waits for a step that submits an op.
 	halting sync.Mutex
 
 	// admit gives ops the same order in the journal and in the queue. It is held during writes to
@@ -131,7 +131,7 @@ type activeOp struct {
 	trouble error
 	// claimed: Continue or WhileParked acts on the parked op.
 	claimed bool
-	// halted: ctx ends as soon as the op is outside critical sections.
+	// halted: ctx ends once the op is outside critical sections.
 	halted  bool
 	waiting waiting
 	// changed is closed and replaced when a field above changes.
@@ -141,7 +141,7 @@ type activeOp struct {
 type waiting struct {
 	on    string
 	since time.Time
-	// behind is the op that has the turn. It is empty if TryLock has it, and for other waits.
+	// behind is the op that has the turn, empty if TryLock has it, and for other waits.
 	behind string
 }
 

@@ -31,16 +31,15 @@ const (
 	StepStuck       StepStatus = "stuck"
 )
 
-// EventKind is the event of a record. Its subject is a step or, for the last three kinds, the whole
-// op.
+// EventKind is the event of a record, about a step or, for the last three kinds, the whole op.
 type EventKind string
 
 // The kinds of records.
 const (
 	// EventStarted is written before Do may have any effect.
 	EventStarted EventKind = "started"
-	// EventNoted keeps a fact that a later Undo, or a repeated Do or Undo, needs. It is written
-	// before the effect that would destroy the fact.
+	// EventNoted keeps a fact for a later Undo, or a repeated Do or Undo, before an effect
+	// destroys it.
 	EventNoted       EventKind = "noted"
 	EventSucceeded   EventKind = "succeeded"
 	EventFailed      EventKind = "failed"
@@ -54,9 +53,9 @@ const (
 	EventResumed       EventKind = "resumed"
 )
 
-// Next is the transition table of a step. The runner uses it to run an op and to replay its records
-// after a crash, so that an impossible journal is detected. It is pure. If e cannot follow s it
-// returns an error, and the caller must stop.
+// Next is the transition table of a step. The runner uses it to run an op and to replay its
+// records after a crash, so that an impossible journal is detected. It is pure. If e cannot follow
+// s it returns an error, and the caller must stop.
 func Next(s StepStatus, e EventKind) (StepStatus, error) {
 	switch {
 	case s == StepPending && e == EventStarted,
@@ -78,7 +77,7 @@ func Next(s StepStatus, e EventKind) (StepStatus, error) {
 	return s, fmt.Errorf("a step that is %s cannot become %q", s, e)
 }
 
-// State is the state of a whole op.
+// State is the state of an op.
 type State string
 
 // The states of an op. Done and undone are final.

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Submit stores a new op and starts it. When it returns nil, the op survives a crash. If the runner
-// stops at the same time, the op begins at the next start. Submitting the same op again is no error
-// and does not start it twice; it keeps its stored steps. A step may submit an op.
+// Submit stores a new op and starts it. When it returns nil, the op survives a crash. If the
+// runner stops at the same time, the op begins at the next start. Submitting the same op again is
+// no error and has no effect: the op keeps its stored steps. A step may submit an op.
 //
 // Errors: ErrMismatch, ErrUnknownKind, ErrStopped, and ErrJournal. After ErrJournal the op may be
 // stored or not: submit it again.
@@ -113,8 +113,8 @@ func (r *Runner) Resume(ctx context.Context) error {
 }
 
 // Stop ends the runner: it cancels the ops and waits until every goroutine and every Submit has
-// ended, so that the next runner reads each stored op. It writes no record, since a shutdown is no
-// failure. The ops go on at the next start.
+// ended, so that the next runner reads each stored op. It writes no record. The ops go on at the
+// next start.
 func (r *Runner) Stop() {
 	r.mu.Lock()
 	r.stopped = true

@@ -4,12 +4,12 @@ package op
 
 // TryLock calls f if no op has one of the keys, and reports whether it did. It does not wait. It
 // returns false if a running, waiting or parked op has one of the keys, and while the queue may
-// lack ops of the journal (before Resume, and after Halt or Stop). Ops that are submitted while f
-// runs wait for their turn, so f has to be short.
+// lack ops of the journal (before Resume, and after Halt or Stop). Ops that are submitted
+// meanwhile wait for f, so f has to be short.
 //
-// It is for work that is no op and must not run in the middle of an op. The journal has no record
-// of it, so a crash at any point of f must be harmless. Halt and Stop wait for f; f must not call
-// them, nor wait for an op.
+// It is for work that is no op and must not run during an op. The journal has no record of it, so
+// a crash at any point of f must be harmless. Halt and Stop wait for f; f must not call them, nor
+// wait for an op.
 func (r *Runner) TryLock(keys []string, f func()) bool {
 	mine := &ticket{keys: keys}
 	if !r.enterFree(mine) {

@@ -7,7 +7,7 @@ import "sync"
 type wakes struct {
 	mu      sync.Mutex
 	count   int
-	last    map[string]int // the count at the last wake for the reason
+	last    map[string]int // the count at the reason's last wake
 	waiting map[string]chan struct{}
 }
 
@@ -21,8 +21,8 @@ func (w *wakes) heard() int {
 	return w.count
 }
 
-// on returns a channel that is closed at the first wake for this reason after wake number count. It
-// may be closed already.
+// on returns a channel that is closed at the first wake for this reason after wake number count,
+// or is closed already.
 func (w *wakes) on(reason string, count int) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
