@@ -21,14 +21,14 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Registry has the calls of the registry that an adoption makes.
+// Registry has an adoption's calls of the registry.
 type Registry interface {
 	EachVolume(ctx context.Context, do func(*api.Volume) error) error
 	Instances(ctx context.Context) ([]api.Instance, error)
 	RegisterInstance(ctx context.Context, opID string, in api.InstanceRegister) (api.Instance, error)
 }
 
-// Inspect returns the size and the base images of an image of known format.
+// Inspect returns size and base images of an image of known format.
 type Inspect func(ctx context.Context, path string, format api.Format) (api.Location, error)
 
 // Adopter adopts the disks of existing domains: each becomes a volume with one attachment, at its
@@ -48,8 +48,7 @@ type Adopter struct {
 	Adoptable func(ctx context.Context, path, verdict string) error
 }
 
-// Adopt registers the domain that in names. already is true if this host has registered the domain
-// before.
+// Adopt registers the domain that in names. already is true if that was done before.
 func (a *Adopter) Adopt(ctx context.Context, opID string, in api.InstanceAdopt) (inst api.Instance, already bool, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
@@ -63,7 +62,7 @@ func (a *Adopter) Adopt(ctx context.Context, opID string, in api.InstanceAdopt) 
 }
 
 // AdoptAll registers every unregistered domain of the host, and stops at the first failure. It
-// returns all instances, and the names of those registered before.
+// returns all instances, and in already the names registered before.
 func (a *Adopter) AdoptAll(ctx context.Context, opID string, in api.InstanceAdopt) (out []api.Instance, already []string, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
@@ -166,8 +165,8 @@ func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, in 
 	return a.Registry.RegisterInstance(ctx, opID, reg)
 }
 
-// findPool sets a disk's pool. If the pool has the image at another path, it returns in why that
-// the definition must first name that path.
+// findPool sets a disk's pool. why is set if the definition must first name the pool's path of the
+// image.
 func (a *Adopter) findPool(ctx context.Context, disk *api.AdoptedDisk) (why string, err error) {
 	named := disk.Location.Path
 	if disk.Location, err = location.InPool(ctx, a.HV, disk.Location); err != nil || disk.Location.Path == named {
@@ -230,8 +229,8 @@ const noAddress = "not a volume: it is reached over a network, and of such disks
 	"exports of an NBD server at a Unix socket of this host or over TCP, without TLS, secrets or other settings in the <source>, and with letters, digits and . _ - + : @ / in their names; " +
 	"RBD images of a Ceph cluster of rbd_clusters in volferryd.toml, with the very monitors, user and secret (by its uuid) that are listed there, with letters, digits and . _ - + in their names, and with no snapshot, configuration file, encryption or other setting in the <source>"
 
-// otherChain returns how a disk's chain differs from its image's header. With such a difference it
-// is unknown which chain has the guest's writes.
+// otherChain returns how a disk's chain differs from its image's header. With a difference it is
+// unknown which chain has the guest's writes.
 func otherChain(d *hv.Disk, l api.Location) string {
 	names := func(images []string) string { return cmp.Or(strings.Join(images, ", "), "none") }
 	var stated, written []string
@@ -244,8 +243,8 @@ func otherChain(d *hv.Disk, l api.Location) string {
 	return fmt.Sprintf("its domain has it over other images (<backingStore>: %s) than its header names (%s); make both the same", names(stated), names(written))
 }
 
-// place gives the disk its volume (identify). If an image at this location cannot become a volume,
-// it returns the reason in why.
+// place gives the disk its volume (identify). why is set if no image at this location can become a
+// volume.
 func (a *Adopter) place(ctx context.Context, disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes map[string]bool, force bool) (why string, err error) {
 	if why, err = bases(look, disk.Location); why != "" || err != nil {
 		return why, err
@@ -311,9 +310,8 @@ func isShared(dom *hv.Domain, d *hv.Disk) bool {
 }
 
 // identify gives the disk its volume. If the image is a known volume, by any path, the disk gets
-// that volume: the instance was forgotten and comes back, or another instance has the volume. A
-// new volume's id is the disk's serial, if the serial is a UUID that no volume has. identify
-// refuses an image that is in use otherwise.
+// that volume. A new volume's id is the disk's serial, if the serial is a UUID that no volume has.
+// identify refuses an image that is in use otherwise.
 func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes map[string]bool) (known bool, err error) {
 	path := disk.Location.Path
 	holder, err := look.Holder(path, location.Self{})
@@ -374,7 +372,7 @@ func Reported(dom *hv.Domain) (state, standstill api.InstanceState) {
 	return state, ""
 }
 
-// StateOf returns the state of an instance with this domain.
+// StateOf returns an instance's state by its domain.
 func StateOf(dom *hv.Domain) api.InstanceState {
 	switch dom.State {
 	case hv.StateRunning:
@@ -395,7 +393,7 @@ func StateOf(dom *hv.Domain) api.InstanceState {
 	return api.InstanceError
 }
 
-// Hypervisor has the calls of hv.Hypervisor that an adoption makes.
+// Hypervisor has an adoption's calls of hv.Hypervisor.
 type Hypervisor interface {
 	Domains(ctx context.Context) ([]hv.Domain, error)
 	Pools(ctx context.Context) ([]hv.PoolInfo, error)

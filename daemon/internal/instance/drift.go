@@ -17,7 +17,7 @@ import (
 
 // Drift is the difference between an instance's domain and the registry's record.
 type Drift struct {
-	// Note describes the difference and its remedy to a person. It is empty if there is none.
+	// Note describes the difference and its remedy to a person.
 	Note string
 	// Differs is true if the domain's disks are not at the volumes' locations.
 	Differs bool
@@ -26,8 +26,7 @@ type Drift struct {
 	Misnamed bool
 	// Gone is true if the domain does not exist.
 	Gone bool
-	// Elsewhere is true if the guest was moved to another host, where it may run although the
-	// domain here is off.
+	// Elsewhere is true if the guest was moved to another host, where it may run.
 	Elsewhere bool
 	// NoRoot is true if neither the root slot nor the definition has a root disk. The domain must
 	// be guarded (guard.OwnerRoot, RootReason).
@@ -78,8 +77,8 @@ func noRootIn(inst api.Instance, dom *hv.Domain) bool {
 	return inst.LacksRoot() && dom.Persistent && dom.ConfigDisk(inst.RootSlot().Device) == nil
 }
 
-// maxNote is the registry's limit of a note, in characters. Users of virsh choose the names and
-// paths in a note, so they may be long.
+// maxNote is the registry's limit of a note, in characters: users of virsh choose the names and
+// paths in it.
 const maxNote = 1000
 
 func printable(note string) string {

@@ -16,8 +16,8 @@ import (
 
 // Config has the settings of instances.
 type Config struct {
-	// RequestTimeout is how long a request waits for libvirt or a registry that does not answer; 0
-	// is request.DefaultTimeout.
+	// RequestTimeout is how long a request waits for a silent libvirt or registry; 0 is
+	// request.DefaultTimeout.
 	RequestTimeout time.Duration
 	// SaveDir is the directory of save images.
 	SaveDir string
@@ -25,8 +25,7 @@ type Config struct {
 	BootID string
 }
 
-// Manager starts, stops, pauses, reboots and shelves this host's instances. It is safe for
-// concurrent use.
+// Manager makes the ops of this host's instances. It is safe for concurrent use.
 type Manager struct {
 	admission request.Admission
 	env       *plans.Env
@@ -54,10 +53,10 @@ func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host fu
 // Plans returns the plans of the instances' op kinds.
 func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
 
-// Unresumed returns why libvirt does not resume guests that a move has suspended.
+// Unresumed returns why libvirt does not resume suspended guests.
 func (m *Manager) Unresumed() []string { return m.env.Memory.Unresumed() }
 
-// CheckForget makes the checks of a forget (repair.Env.CheckForget). It changes nothing.
+// CheckForget makes the checks of a forget (repair.Env.CheckForget).
 func (m *Manager) CheckForget(ctx context.Context, inst api.Instance) error {
 	return m.env.Repair.CheckForget(ctx, inst)
 }

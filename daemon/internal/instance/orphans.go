@@ -18,9 +18,9 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Saved returns the journal's records of a move with all guests paused. It has an entry for each
-// domain that this host was asked to suspend, save or restore. A registry restored from a backup
-// may lack these records.
+// Saved returns the journal's records of a move with all guests paused. They have each domain that
+// this host was asked to suspend, save or restore. A registry restored from a backup may lack
+// them.
 func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedInstance, error) {
 	if _, err := uuid.Parse(migrationID); err != nil {
 		return nil, api.Errorf(api.CodeInvalidArgument, "the migration is %.60q, which is no id", migrationID)

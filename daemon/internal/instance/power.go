@@ -12,7 +12,7 @@ import (
 
 // BeginStart starts an instance that is off. Every Begin method returns the instance once the op
 // is admitted, or the refusal; the op with this id continues by itself. A repeated request gets
-// the same answer. instanceRef is the instance's id, name, or the beginning of its id.
+// the same answer. instanceRef is an id, its beginning, or a name.
 func (m *Manager) BeginStart(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
 	return m.begin(ctx, opID, subject.KindStart, instanceRef, subject.Stopping{})
 }

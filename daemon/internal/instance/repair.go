@@ -12,9 +12,9 @@ import (
 )
 
 // BeginRepair corrects the definition of an instance that is off: each disk names its volume's
-// image or, for a moving volume, the overlay. It refuses if the source of a move was, or may have
-// been, written since the move's start. While an op of a migration waits for the operator, it
-// corrects only that migration's disk, also for a running guest.
+// image or, for a moving volume, the overlay. It refuses if the source of a move may have been
+// written since the move's start. While an op of a migration waits for the operator, it corrects
+// only that migration's disk, also for a running guest.
 func (m *Manager) BeginRepair(ctx context.Context, opID, instanceRef string, how api.InstanceRepair) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: subject.KindRepair, Body: instanceBody{instanceRef, how},

@@ -14,7 +14,7 @@ import (
 // BeginRestore restores an instance that was saved for a migration, with the volume at
 // in.Location. The instance stays paused and guarded and keeps its save image until BeginResume,
 // because other guests of the volume may not be restored yet. An instance that was not saved does
-// not change. If the restore is impossible, the instance stays saved and guarded (needs_operator),
+// not change. After an impossible restore (needs_operator) the instance stays saved and guarded,
 // and the restore may be repeated. With DiscardMemory the instance is off afterwards.
 func (m *Manager) BeginRestore(ctx context.Context, opID, instanceRef string, in api.InstanceRestore) (api.Instance, error) {
 	kind := subject.KindRestorePaused
@@ -34,5 +34,5 @@ func (m *Manager) BeginRestore(ctx context.Context, opID, instanceRef string, in
 	})
 }
 
-// WakingSteps returns the names of the steps of a restore during which the guest may be paused.
+// WakingSteps returns the steps of a restore during which the guest may be paused.
 func WakingSteps() []string { return memory.WakingSteps() }

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckSave makes every check of BeginSuspend and BeginSave. It changes nothing.
+// CheckSave makes only the checks of BeginSuspend and BeginSave.
 func (m *Manager) CheckSave(ctx context.Context, instanceRef string, in api.InstanceSuspend) error {
 	input, err := m.env.Memory.PauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 
 const domainNameBytes = 128
 
-// volumeName returns the name for the volume of a domain's disk. libvirt permits any domain name,
-// so each character that is forbidden in a volume's name becomes a hyphen, and the beginning of
-// the domain's id makes such a name unique.
+// volumeName returns the name for the volume of a domain's disk. Characters that libvirt permits
+// in a domain's name, but a volume's name lacks, become hyphens, and the beginning of the domain's
+// id makes the name unique.
 func volumeName(dom *hv.Domain, target string) string {
 	plain := strings.Map(func(r rune) rune {
 		if isPlain(r) || r == '.' || r == '_' {

@@ -15,24 +15,22 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// PauseInput is the input of ops that suspend, save and restore an instance for a migration with
-// all guests paused.
+// PauseInput is the input of an instance's ops for a migration with all guests paused.
 type PauseInput struct {
 	subject.Subject
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 	VolumeName  string `json:"volume_name"`
-	// Device is the target of the volume's disk in the instance. Location is the volume's
-	// location: the present one or, for a restore, the future one.
+	// Device is the target of the volume's disk. Location is the volume's present location or, for
+	// a restore, its future one.
 	Device   string       `json:"device"`
 	Location api.Location `json:"location"`
 	Memory   string       `json:"memory"`
 	// Generation is the volume's generation in the registry at the request, or 0 in the journal of
-	// an older program. A request that wakes the instance follows the registry's decision where the
-	// volume is: then it is the generation at Location.
+	// an older program. For a request that wakes the instance it is the generation at Location.
 	Generation int64 `json:"generation,omitempty"`
-	// Suspended is true for a save if an earlier op has suspended and guarded the instance. Then
-	// the undo of the save does not resume it.
+	// Suspended is true for a save if an earlier op has suspended and guarded the instance: the
+	// save's undo does not resume it.
 	Suspended bool `json:"suspended,omitempty"`
 }
 

@@ -19,8 +19,8 @@ import (
 )
 
 // The name of an unfinished save image (a part) ends with partSuffix and the id of the host's
-// boot. A file with the name of a save image is therefore complete and durable. A part of an
-// earlier boot may be incomplete.
+// boot. A part of an earlier boot may be incomplete; a file with the name of a save image is
+// complete and durable.
 const partSuffix = ".part."
 
 // SaveImageExists reports whether the save image exists. After an error that is unknown.
@@ -57,7 +57,7 @@ const unprovenSuffix = "not-stored"
 
 // commitSaveImage flushes this boot's complete part, and renames it to the save image. During the
 // flush the part has no boot id in its name, because the kernel reports a lost write only once:
-// after the daemon's death or a failed rename, another flush would prove nothing.
+// another flush, after the daemon's death or a failed rename, would prove nothing.
 func (e *Env) commitSaveImage(ctx context.Context, in *PauseInput) error {
 	part, unproven := e.partPath(in), in.Memory+partSuffix+unprovenSuffix
 	err := os.Rename(part, unproven)
@@ -115,8 +115,7 @@ func removeParts(in *PauseInput) error {
 	return nil
 }
 
-// removeSaveImage removes the save image and its parts, durably. Afterwards only the instance's
-// process has the RAM, if any.
+// removeSaveImage durably removes the save image and its parts.
 func removeSaveImage(in *PauseInput) error {
 	if err := removeParts(in); err != nil {
 		return err

@@ -15,17 +15,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// SavedState is an instance's state before its suspend or save. It is the output of that step.
+// SavedState is an instance's state before its suspend or save, and the output of that step.
 type SavedState struct {
-	// State is running, paused or stopped. It is empty if the instance was neither suspended nor
-	// saved.
+	// State is running, paused or stopped. It is empty without a suspend or save.
 	State hv.State `json:"state"`
 }
 
 func (r SavedState) hadMemory() bool { return r.State.Active() && r.State != "" }
 
-// stateOf returns a domain's saved state. A guest that an I/O error has paused counts as running,
-// because it would continue after the repair of the storage.
+// stateOf returns a domain's saved state. A guest that an I/O error has paused counts as running:
+// it would continue once the storage is repaired.
 func stateOf(dom *hv.Domain) SavedState {
 	if dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError {
 		return SavedState{hv.StateRunning}
@@ -34,8 +33,7 @@ func stateOf(dom *hv.Domain) SavedState {
 }
 
 // SavedState reads from the journal an instance's state before its save for a migration. The state
-// is zero if the instance was never saved, or the save was undone. An undone save still counts
-// while the RAM is in the save image.
+// is zero without a save, or if the save was undone and the save image does not have the RAM.
 func (e *Env) SavedState(ctx context.Context, in *PauseInput) (SavedState, error) {
 	var is SavedState
 	asleep, err := e.asleep(ctx, in)
@@ -53,7 +51,7 @@ func (e *Env) SavedState(ctx context.Context, in *PauseInput) (SavedState, error
 }
 
 // suspendedState reads from the journal an instance's state before its suspend for a migration.
-// The state is zero if there was no suspend, or the suspend was undone.
+// The state is zero without a suspend, or if it was undone.
 func (e *Env) suspendedState(ctx context.Context, in *PauseInput) (is SavedState, err error) {
 	err = e.PauseOps(ctx, in, func(st op.Status) error {
 		if data, ok := st.Outputs[subject.StepNameSuspend]; ok && st.Op.Kind == subject.KindSuspend && st.State != op.StateUndone {
@@ -73,8 +71,8 @@ func (e *Env) asleep(ctx context.Context, in *PauseInput) (bool, error) {
 	return dom == nil || !dom.State.Active(), err
 }
 
-// wakeRequested reports whether a restore, discard or resume was requested. After such a request
-// no save for the migration may follow.
+// wakeRequested reports whether a restore, discard or resume was requested. No save may follow
+// such a request.
 func (e *Env) wakeRequested(ctx context.Context, in *PauseInput) (bool, error) {
 	yes := false
 	err := e.PauseOps(ctx, in, func(st op.Status) error {

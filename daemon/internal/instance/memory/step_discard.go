@@ -15,8 +15,8 @@ import (
 const StepNameDiscard = "discard_memory"
 
 // StepDiscard discards an instance's memory: its save image or its paused process. The instance is
-// off then, as after a power cut. Its guard stays until BeginResume. The step does not change a
-// running instance.
+// then off, as after a power cut; its guard stays until BeginResume. A running instance does not
+// change.
 func (e *Env) StepDiscard() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		if err := e.guards.Set(in.InstanceID, in.Owner(), in.reason()); err != nil {

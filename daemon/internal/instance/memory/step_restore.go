@@ -23,8 +23,7 @@ const (
 	stepNameResume          = "resume"
 )
 
-// WakingSteps are the steps during which the guest may be paused: a restore leaves it paused, and
-// it is resumed after the removal of its save image.
+// WakingSteps are the steps during which the guest may be paused.
 func WakingSteps() []string { return []string{stepNameWake, StepNameRemoveSaveImage, stepNameResume} }
 
 // StepSavedState outputs the instance's state before the save. It reads the state while no other
@@ -39,8 +38,8 @@ func (e *Env) StepSavedState() op.Step {
 	}, nil, nil)
 }
 
-// StepConnect checks the image that the restored instance will use. It drops stale cached pages of
-// the image, because another host may have written it.
+// StepConnect checks the image that the restored instance will use, and drops its cached pages:
+// another host may have written it.
 func (e *Env) StepConnect() op.Step {
 	return subject.Step("connect", func(ctx context.Context, _ *op.Run, in *PauseInput) error {
 		if err := e.checkPlace(ctx, in); err != nil {

@@ -41,7 +41,7 @@ func (e *Env) CheckSave(ctx context.Context, in *PauseInput) (before SavedState,
 }
 
 // ranOnDetail marks a refusal because a guest has run while others may be saved. instanceDetail
-// names that guest's instance if it is not the instance to save.
+// names that guest if it is not the one to save.
 const (
 	ranOnDetail    = "ran_on"
 	instanceDetail = "instance_id"
@@ -92,8 +92,8 @@ func (e *Env) checkRoom(in *PauseInput, need int64, what string) error {
 	return nil
 }
 
-// checkRoomForAll refuses if there is not enough space for the memory of all guests of the volume
-// on this host: they are saved together.
+// checkRoomForAll refuses without enough space for the memory of all guests of the volume on this
+// host: they are saved together.
 func (e *Env) checkRoomForAll(ctx context.Context, in *PauseInput) error {
 	atts, err := e.registry.Attachments(ctx, in.VolumeID, "")
 	if err != nil {
@@ -168,8 +168,8 @@ func (e *Env) AdmitSave(ctx context.Context, r *op.Run, in *PauseInput) error {
 	return r.SetOutput(before)
 }
 
-// admittedState returns AdmitSave's output. If the output is not zero, an earlier op has saved the
-// instance, and this op neither saves nor restores the instance.
+// admittedState returns AdmitSave's output. If it is not zero, an earlier op has saved the
+// instance, and this op neither saves nor restores it.
 func admittedState(r *op.Run) (SavedState, error) {
 	var was SavedState
 	_, err := r.Output(subject.StepNameAdmit, &was)
@@ -199,7 +199,7 @@ func (e *Env) StepPauseGuard() op.Step {
 }
 
 // StepSave records the guest's state, writes the RAM to the save image and ends the process. A
-// guest that powers off meanwhile is off, which suffices for the move.
+// guest that powers off meanwhile suffices for the move.
 func (e *Env) StepSave() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		dom, err := e.pausedDomain(ctx, in)
@@ -297,8 +297,7 @@ func (e *Env) notBeingSaved(ctx context.Context, in *PauseInput, dom *hv.Domain)
 }
 
 // unsave brings back a guest after its save has begun. If the guest cannot be restored
-// (needs_operator), it stays saved. The registry requests its restore, and an operator may repeat
-// that.
+// (needs_operator), it stays saved, until the registry or an operator requests its restore.
 func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err == nil && dom != nil {
@@ -325,8 +324,7 @@ func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error 
 }
 
 // othersStandStill refuses (needs_operator) to restore a guest while another guest of this host
-// runs with the volume open, as after `virsh resume`: the other guest's writes are newer than the
-// saved memory.
+// runs with the volume open, as after `virsh resume`: its writes are newer than the saved memory.
 func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
 	doms, err := e.domains.Domains(ctx)
 	if err != nil {
@@ -351,8 +349,8 @@ func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
 const stepNameReleased = "released"
 
 // StepReleased verifies that no process of this host has the volume open, except guests that are
-// paused and saved later. Then it writes the volume's cached pages to stable storage, because
-// other hosts will read the volume.
+// paused and saved later. Then it writes the volume's cached pages to stable storage for other
+// hosts.
 func (e *Env) StepReleased() op.Step {
 	return subject.Step(stepNameReleased, func(ctx context.Context, r *op.Run, in *PauseInput) error {
 		doms, err := e.domains.Domains(ctx)

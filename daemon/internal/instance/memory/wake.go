@@ -84,8 +84,8 @@ func (e *Env) sameDisks(ctx context.Context, in *PauseInput, dom *hv.Domain) err
 }
 
 // othersOnTheirDevices refuses to restore a guest if the path of another of its volumes leads to
-// another device, as after a reboot: the guest's memory belongs to the previous device's data. For
-// the moving volume the copy checks that.
+// another device, as after a reboot: the guest's memory belongs to the previous device's data. The
+// copy checks the moving volume.
 func (e *Env) othersOnTheirDevices(ctx context.Context, in *PauseInput) error {
 	atts, err := e.subject.RestingOf(ctx, in.InstanceID)
 	if err != nil {
@@ -95,8 +95,8 @@ func (e *Env) othersOnTheirDevices(ctx context.Context, in *PauseInput) error {
 	return e.subject.OnItsDevices(ctx, "wake", in.InstanceName, others)
 }
 
-// wakeFromFile restores an instance that is off. The instance's guard prevents a boot without the
-// RAM. A start token permits only the restore.
+// wakeFromFile restores an instance that is off. The guard prevents a boot without the RAM; a
+// start token permits only the restore.
 func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
 	if err := e.movingGuests.MayStart(ctx, in.InstanceID); err != nil { // because of its other volumes
 		return in.needsOperator(err)
@@ -147,9 +147,8 @@ func (in *PauseInput) placeRefused(err error) error {
 	return err
 }
 
-// awake checks an instance that already has a process. If the guest runs while its save image
-// exists, another program has resumed it. Then awake renames the outdated save image, so that it
-// is never restored.
+// awake checks an instance that already has a process. If another program has resumed the guest,
+// awake renames the outdated save image, so that it is never restored.
 func (e *Env) awake(in *PauseInput, dom *hv.Domain) (remark string, err error) {
 	if !uses(dom.LiveDisk(in.Device), in.Location.Path) {
 		return "", in.needsOperator(in.chainChanged("running domain"))
@@ -179,9 +178,8 @@ func (in *PauseInput) needsOperator(err error) error {
 		shell.Line("volferryctl", "migration", "cancel", in.MigrationID), shell.Line("rm", "--", in.Memory)).With("memory", in.Memory)
 }
 
-// permit makes the op wait for the registry's permission for the next action: only the registry
-// knows which guests of a volume have run. Each request has a new op id, because the answer to an
-// earlier one may be outdated.
+// permit makes the op wait for the registry's permission: only the registry knows which guests of
+// a volume have run. Each request has a new op id, because an earlier answer may be outdated.
 func (e *Env) permit(ctx context.Context, in *PauseInput, to string) error {
 	host, err := e.host(ctx) // the host may have rejoined
 	if err != nil {
@@ -205,8 +203,8 @@ func (e *Env) mayResume(ctx context.Context, in *PauseInput, was SavedState) err
 	return e.permit(ctx, in, api.PermitResume)
 }
 
-// resumeGuest resumes a guest that ran before the migration. If the resume fails, the op repeats
-// it, and Unresumed lists the guest until then.
+// resumeGuest resumes a guest that ran before the migration. The op repeats a failed resume;
+// Unresumed lists the guest until then.
 func (e *Env) resumeGuest(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.subject.Domain(ctx, in.InstanceID)
 	if err != nil {
@@ -223,5 +221,5 @@ func (e *Env) resumeGuest(ctx context.Context, in *PauseInput, was SavedState) e
 	return err
 }
 
-// Unresumed returns a text for each guest that libvirt does not resume: the reason.
+// Unresumed returns, for each guest that libvirt does not resume, the reason.
 func (e *Env) Unresumed() []string { return e.unresumed.All() }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package plans has the plans of all op kinds of instances (plans.go), made of the steps of the
-// packages next to it. They use libvirt, the registry and migrations through the ports of package
-// subject. DESIGN.md of package instance has every interruption.
+// packages next to it. DESIGN.md of package instance has every interruption.
 //
 // Each package may call those below it:
 //

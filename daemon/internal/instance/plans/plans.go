@@ -63,8 +63,8 @@ func (e *Env) unshelvePlan() op.Plan {
 
 // pausePlans are the plans of a move with all guests paused. Between save and restore no process
 // has the volume open, and between suspend and resume no guest of the volume runs. A failed
-// suspend or save is undone. A new location in the definition is not undone, because it is right
-// in any case.
+// suspend or save is undone. A new location in the definition is right in any case, and is not
+// undone.
 func (e *Env) pausePlans() []op.Plan {
 	return []op.Plan{
 		{Kind: subject.KindSuspend, Steps: []op.Step{

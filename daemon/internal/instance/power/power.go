@@ -49,8 +49,7 @@ func (e *Env) PowerOn(ctx context.Context, s *subject.Subject) error {
 }
 
 // connectDisks connects all images that the definition names: a reboot of the host disconnects the
-// volumes of storage targets. They stay connected after a stop, so that the instance can be
-// started at any time.
+// volumes of storage targets. They stay connected after a stop, for the next start.
 func (e *Env) connectDisks(ctx context.Context, s *subject.Subject) error {
 	dom, err := e.subject.Domain(ctx, s.InstanceID)
 	if err != nil || dom == nil {

@@ -58,8 +58,8 @@ func (e *Env) CheckPower(ctx context.Context, kind string, in *subject.PowerInpu
 }
 
 // onItsVolumes refuses to start a guest if its disks are not its volumes, as after the restore of
-// an old definition: such disks lack the guest's later writes. It does not check moving volumes,
-// which MayStart checks. While the registry does not answer, it accepts any disks.
+// an old definition: such disks lack the guest's later writes. MayStart checks moving volumes.
+// While the registry does not answer, onItsVolumes accepts any disks.
 func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, dom *hv.Domain) error {
 	atts, err := e.subject.RestingOf(ctx, inst.ID)
 	if err != nil {

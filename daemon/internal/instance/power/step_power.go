@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/witness"
 )
 
-// StepAdmitPower repeats the checks while no other op works on the instance. A stop of an instance
-// that is off succeeds.
+// StepAdmitPower repeats the checks while no other op works on the instance.
 func (e *Env) StepAdmitPower(kind string) op.Step {
 	return subject.Step(subject.StepNameAdmit, func(ctx context.Context, _ *op.Run, in *subject.PowerInput) error {
 		if kind == subject.KindStop {
@@ -72,7 +71,7 @@ func (e *Env) StepUnpause() op.Step {
 	return subject.Step("resume", do, nil, e.observeState(func(s hv.State) bool { return s == hv.StateRunning }))
 }
 
-// callsEnd limits how long an attempt waits until libvirt has no unfinished call on the process.
+// callsEnd limits how long an attempt waits for unfinished calls of libvirt on the process.
 var callsEnd = witness.Retry{Poll: 50 * time.Millisecond, Bound: 10 * time.Second}
 
 // observeState observes whether wanted returns true for the domain's state; a missing domain is

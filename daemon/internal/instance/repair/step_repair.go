@@ -40,8 +40,7 @@ func (e *Env) StepAdmitRepair() op.Step {
 }
 
 // StepNameVolumes corrects the images of wrong disks in the definition. It finds these disks at
-// each attempt, so it may be repeated. It has no undo, because the new names are right in any
-// case.
+// each attempt. It has no undo, because the new names are right in any case.
 func (e *Env) StepNameVolumes() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *Input) error {
 		if !in.Whole {

@@ -113,8 +113,8 @@ func (e *Env) notMoving(ctx context.Context, inst api.Instance) error {
 		With("migration_id", open[i].ID)
 }
 
-// mayTake refuses disks that differ from the registry's record. If the domain leaves this host
-// (keep is false), it also refuses disks that only this host has.
+// mayTake refuses disks that differ from the registry's record. Without keep the domain leaves
+// this host, and mayTake also refuses disks that only this host has.
 func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
 	for _, a := range atts {
 		if a.State != api.AttachmentAttached {

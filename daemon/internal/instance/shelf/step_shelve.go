@@ -26,8 +26,8 @@ type ranNote struct {
 	Ran bool `json:"ran"`
 }
 
-// StepStopToShelve stops the instance. If the registry still has the instance on this host, the
-// undo starts a guest that ran.
+// StepStopToShelve stops the instance. The undo starts a guest that ran, if the registry still has
+// it on this host.
 func (e *Env) StepStopToShelve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		var note ranNote
@@ -107,8 +107,8 @@ type stored struct {
 	Digest string `json:"digest"`
 }
 
-// StepStore sends the definition to the registry, which then has the instance as shelved. If the
-// step is repeated, it stores the present definition.
+// StepStore sends the definition to the registry, which then has the instance as shelved. A
+// repetition stores the present definition.
 func (e *Env) StepStore() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		if err := e.subject.Reported(ctx); err != nil { // it was just stopped

@@ -35,8 +35,8 @@ type claimed struct {
 	Kept bool `json:"kept,omitempty"`
 }
 
-// StepClaim takes the instance from the shelf. If two hosts try, one succeeds. Its output is the
-// shelf's content.
+// StepClaim takes the instance from the shelf, for one host only. Its output is the shelf's
+// content.
 func (e *Env) StepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		inst, found, err := e.subject.Row(ctx, &in.Subject)
@@ -118,7 +118,7 @@ func (e *Env) StepGuardUnshelved() op.Step {
 }
 
 // StepConnectVolumes prepares the image of every attached volume on this host. Its output has the
-// disks to define, the root disk first, so that it keeps its address.
+// disks to define, the root disk first, to keep its address.
 func (e *Env) StepConnectVolumes() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		got, err := e.claimedBy(r)
@@ -176,9 +176,8 @@ func diskFor(got claimed, a api.Attachment, vol api.Volume, chain []hv.Image) hv
 }
 
 // slotOf returns the recorded definition of the disk at an attachment's device, or nil. The
-// shelved definition or an emptied slot has it. If the volume comes back at another device, the
-// instance has the definition of the volume's earlier disk. wasRoot is true if that was the root
-// disk; its addresses now belong to the present root.
+// shelved definition or an emptied slot has it, perhaps at the volume's earlier device. wasRoot is
+// true if that was the root disk; its addresses now belong to the present root.
 func slotOf(got claimed, a api.Attachment) (slot *api.SlotDefinition, wasRoot bool) {
 	device := a.Device
 	if got.Definition != nil {
@@ -356,8 +355,7 @@ func (e *Env) StepClear() op.Step {
 	return subject.Step("clear", do, nil, nil)
 }
 
-// StepThenStart submits another op that starts the instance, so that this op succeeds even if the
-// start fails.
+// StepThenStart submits another op that starts the instance: a failed start does not fail this op.
 func (e *Env) StepThenStart() op.Step {
 	return subject.Step("then_start", func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		next := subject.PowerInput{Subject: in.Subject}

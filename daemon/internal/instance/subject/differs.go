@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Differs returns how a domain's disks differ from its attachments, or "". Each disk, in the
-// definition and in the running guest, must have its attachment's location, or an overlay over it.
+// Differs returns how a domain's disks differ from its attachments, or "". Each disk, defined and
+// running, must have its attachment's location, or an overlay over it.
 func Differs(dom *hv.Domain, atts []api.Attachment) string {
 	for i := range atts {
 		a := &atts[i]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package subject has the terms of all ops of instances: the op's instance, the op kinds, the
-// ports and the refusals. It finds an instance and its domain.
+// ports and the refusals.
 package subject
 
 import (
@@ -55,8 +55,8 @@ type Config struct {
 	SaveDir, BootID string
 }
 
-// Deps are the ports, the runner and its journal. Host returns this host's identity; after the
-// registry's first answer, it no longer needs the registry.
+// Deps are the ports, the runner and its journal. Host returns this host's identity; it needs the
+// registry only once.
 type Deps struct {
 	Ports
 
@@ -81,8 +81,7 @@ func (e *Env) FreeBytes() (int64, error) { return e.images.FreeBytes(e.cfg.SaveD
 func (e *Env) SavesInMemory() (bool, error) { return e.images.InMemory(e.cfg.SaveDir) }
 
 // StepReport reports the instance's new state to the registry, so that a caller who has waited for
-// the op finds it there. While libvirt is unavailable the op waits, because this host has no state
-// to report.
+// the op finds it there. While libvirt is unavailable the op waits.
 func (e *Env) StepReport() op.Step {
 	return op.Step{Name: stepNameReport, Do: func(ctx context.Context, _ *op.Run) error {
 		return e.Reported(ctx)

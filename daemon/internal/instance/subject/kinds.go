@@ -41,6 +41,6 @@ const (
 	StepNameSavedState = "saved_state"
 )
 
-// WakeKinds are the op kinds that bring an instance back in a move with all guests paused. The
-// registry decides where the volume is before it requests one.
+// WakeKinds bring an instance back in a move with all guests paused. The registry decides first
+// where the volume is.
 var WakeKinds = []string{KindRestorePaused, KindDiscard, KindResume}

@@ -32,7 +32,7 @@ type Ports struct {
 	// locations, and the remedy.
 	Recorded func(ctx context.Context, instanceID string) error
 	// Report sends a report to the registry, and returns when the registry has answered or cannot
-	// be reached. A lost report is repeated later. Report returns the hypervisor's error if the
+	// be reached; a later report repeats a lost one. It returns the hypervisor's error if the
 	// instances' state is unknown.
 	Report func(ctx context.Context) error
 }
@@ -99,7 +99,7 @@ type Parts interface {
 	CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error
 	// StoodStill is for moves during which all guests write. It refuses to save an instance that
 	// has written to its volume after the move's last read of its writes. Call it right before the
-	// guest's process ends.
+	// process ends.
 	StoodStill(ctx context.Context, migrationID, instanceID string) error
 }
 
@@ -115,13 +115,13 @@ type MovingGuests interface {
 	Misnamed(ctx context.Context, instanceID string, srcUnwritten bool) ([]hv.NamedChain, error)
 	// Standing reports whether an op of the instance's migration waits for the operator.
 	Standing(ctx context.Context, instanceID string) (bool, error)
-	// NameStanding changes the definition of an instance if Standing is true: it names the present
-	// image of the migration's disk. If that image is unknown, it returns an error, typed for the
+	// NameStanding puts the present image of the migration's disk into the definition of an
+	// instance if Standing is true. For an unknown image it returns an error, typed for the
 	// runner.
 	NameStanding(ctx context.Context, instanceID string) error
 }
 
-// Known is this host's cache of the registry, for times when the registry does not answer.
+// Known is this host's cache of the registry, used while the registry does not answer.
 type Known interface {
 	// KnownInstance finds this host's instance by id, name or the beginning of its id.
 	KnownInstance(ctx context.Context, ref string) (api.Instance, bool)

@@ -23,7 +23,7 @@ func (e *Env) RestingOf(ctx context.Context, id string) ([]api.Attachment, error
 }
 
 // OnItsDevices refuses to start a guest if the path of one of its volumes leads to another device
-// or RBD image. QEMU detects other faults. A cluster that does not answer is asked only once.
+// or RBD image. QEMU detects other faults. A silent cluster is asked only once.
 func (e *Env) OnItsDevices(ctx context.Context, verb, name string, atts []api.Attachment) error {
 	silent := false
 	for _, a := range atts {
@@ -43,7 +43,7 @@ func (e *Env) OnItsDevices(ctx context.Context, verb, name string, atts []api.At
 	return nil
 }
 
-// AtRest returns an instance's attachments, except attachments of moving volumes.
+// AtRest returns the attachments of an instance's volumes that do not move.
 func (e *Env) AtRest(ctx context.Context, id string) ([]api.Attachment, error) {
 	atts, err := e.registry.Attachments(ctx, "", id)
 	if err != nil {

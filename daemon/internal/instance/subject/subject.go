@@ -7,7 +7,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// Subject is the instance of an op. Every input of an instance's op has one.
+// Subject is the instance of an op. Every input has one.
 type Subject struct {
 	request.Body
 	InstanceID   string `json:"instance_id"`
