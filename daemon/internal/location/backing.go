@@ -13,13 +13,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// maxBacking is how many images of a chain are read at most. Longer chains do not work in QEMU and
+// maxBacking is how many images of a chain are read: longer chains do not work in QEMU and
 // libvirt.
 const maxBacking = 200
 
 // leansOn reports whether this place is a backing image of the disk that the images' headers name,
-// and the definition does not. If the definition states the end of the chain, there is no such
-// image.
+// and the definition does not. A definition that states the end of the chain has no such image.
 func (p Place) leansOn(d *hv.Disk) (bool, error) {
 	return walkHeaders(d, func(image string) (bool, error) {
 		_, err := Identify(image)
@@ -28,8 +27,8 @@ func (p Place) leansOn(d *hv.Disk) (bool, error) {
 }
 
 // Beneath returns the paths of a disk's backing images that the images' headers name, and the
-// definition does not. If the definition states the end of the chain, there are none. The list
-// ends at an absent image.
+// definition does not. There are none if the definition states the end of the chain. The list ends
+// at an absent image.
 func Beneath(d *hv.Disk) (paths []string, err error) {
 	_, err = walkHeaders(d, func(image string) (bool, error) {
 		_, err := Stat(image)
@@ -46,7 +45,7 @@ func Beneath(d *hv.Disk) (paths []string, err error) {
 
 // walkHeaders follows a chain by headers from the last image of the disk's definition, and calls
 // visit for each image below. It returns true as soon as visit does, and false at the end of the
-// chain or if exists returns false for an image. It reads no image with another stated format than
+// chain or if exists returns false for an image. It reads only images with the stated format
 // qcow2: a guest can write anything into a raw image.
 func walkHeaders(d *hv.Disk, exists, visit func(path string) (bool, error)) (bool, error) {
 	if d.Terminated || len(d.Chain) == 0 {

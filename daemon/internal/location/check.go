@@ -16,7 +16,7 @@ import (
 const maxPathBytes = 4095
 
 // CheckPath refuses paths that libvirt or QEMU could interpret differently (invalid_argument), and
-// paths that CheckPlace or CheckOpen refuses. The directory must exist, the image need not.
+// paths that CheckPlace or CheckOpen refuses. The directory must exist.
 func (r Rules) CheckPath(ctx context.Context, path string) error {
 	if medium.Of(path).Path {
 		if err := checkText(path); err != nil {
@@ -92,8 +92,8 @@ func (r Rules) checkBases(ctx context.Context, l api.Location) error {
 }
 
 // CheckLocation refuses a location that no volume of this host may have. It checks the pool
-// (CheckPool) or the path (CheckPath), and the base images. verdict begins the message of
-// CheckPool, as in "cannot attach volume x". Errors are *api.Error or the hypervisor's.
+// (CheckPool) or the path (CheckPath), and the base images. verdict begins CheckPool's message, as
+// in "cannot attach volume x". Errors are *api.Error or the hypervisor's.
 func (r Rules) CheckLocation(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
 	check := r.CheckPath
 	if l.Pool != "" {

@@ -12,8 +12,8 @@ import (
 )
 
 // CheckPlace refuses (permission_denied) a path that is neither in an active pool nor in
-// AllowedPaths. For a file it checks the path without links: a link in an allowed directory is not
-// enough. For a block device the given name counts too, because /dev/vg/lv is a link to /dev/dm-N.
+// AllowedPaths. For a file it checks the path without links. For a block device the given name
+// counts too, because /dev/vg/lv is a link to /dev/dm-N.
 func (r Rules) CheckPlace(ctx context.Context, path string) error {
 	if !medium.Of(path).Path {
 		return r.checkAddress(path)

@@ -17,8 +17,8 @@ import (
 )
 
 // Claims knows which images of this host are taken: the images of volumes, the reserved
-// destinations of migrations, and Volferry's own files. It compares images instead of paths, which
-// the registry cannot do. It is safe for concurrent use.
+// destinations of migrations, and Volferry's own files. Unlike the registry it compares images
+// instead of paths. It is safe for concurrent use.
 type Claims struct {
 	Site  Site
 	Pools func(ctx context.Context) ([]hv.PoolInfo, error)
@@ -33,8 +33,8 @@ type Claims struct {
 	mu sync.Mutex
 }
 
-// Site has the registry's calls that Claims needs. A list may exceed a host's memory, so each
-// element is passed to a callback. If one element cannot be read, the call fails.
+// Site has the registry's calls that Claims needs. A list may exceed a host's memory, so a
+// callback gets each element. An unreadable element fails the call.
 type Site interface {
 	EachVolume(ctx context.Context, do func(*api.Volume) error) error
 	EachOpenMigration(ctx context.Context, do func(*api.Migration) error) error
@@ -45,7 +45,7 @@ type Site interface {
 
 // Holder identifies the owner of an image. The zero Holder means a free image.
 type Holder struct {
-	// Volume is set if the image belongs to a volume. It has no attachments.
+	// Volume is set, without attachments, if the image belongs to a volume.
 	Volume *api.Volume
 	// BaseOf is set if the image is a base image of a volume.
 	BaseOf *api.Volume
@@ -61,9 +61,8 @@ type Self struct {
 	VolumeID, MigrationID string
 }
 
-// Take calls register if the image at path is free. No other caller can take an image meanwhile.
-// If two callers take one image by two names, the second is refused, provided that register has
-// stored the first at the registry.
+// Take calls register, which must store the claim at the registry, if the image at path is free.
+// No other caller can take an image meanwhile, even by another name.
 func (c *Claims) Take(ctx context.Context, path string, self Self, register func() error) (h Holder, err error) {
 	err = c.Exclusive(func() error {
 		look, err := c.Look(ctx)
@@ -205,8 +204,8 @@ func (l *Look) bases(yield func(claim) bool) {
 var ErrCannotTell = errors.New("nobody can tell whose image it is")
 
 // Holder returns the owner of the image at path, or ErrCannotTell. If the image only shares bytes
-// with a taken image, the Holder has only Words. A base image of a linked clone counts as taken
-// even if self is the clone, because other clones may use the base image too.
+// with a taken image, the Holder has only Words. A base image counts as taken even if self is its
+// clone, because it may have other clones.
 func (l *Look) Holder(path string, self Self) (Holder, error) {
 	return l.holder(path, self, l.images, l.bases)
 }
@@ -266,8 +265,8 @@ func (l *Look) holder(path string, self Self, claims ...iter.Seq[claim]) (Holder
 }
 
 // pathHere returns this host's path of the image at a location of the given host. here is false if
-// this host has other bytes there. Two hosts have the same bytes only in a shared pool, which may
-// have another path here.
+// this host has other bytes there: only a shared pool, perhaps at another path, has the same
+// bytes.
 func (c *Claims) pathHere(host string, l api.Location, pools []hv.PoolInfo) (path string, here bool) {
 	if l.Pool != "" {
 		i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == l.Pool })

@@ -12,8 +12,8 @@ import (
 
 // CloneOf returns a file in a pool of files that is, by its header, a linked clone over the image
 // at path, or "". It reads no file if skip returns true for it: a guest can write anything into a
-// raw image. It checks only the image directly below a clone, and misses clones outside of pools,
-// on other hosts, and in a pool that does not answer.
+// raw image. It misses indirect clones, and clones outside of pools, on other hosts, and in a pool
+// that does not answer.
 func CloneOf(pools []hv.PoolInfo, path string, skip func(file string) bool) string {
 	place := PlaceOf(path)
 	for _, p := range pools {

@@ -43,7 +43,7 @@ func Connect(ctx context.Context, c Connector, path, verdict string) error {
 }
 
 // Disconnect undoes Connect. Call it only when nothing on this host needs the device any more. It
-// only logs a failure, because a device that stays connected is harmless.
+// only logs a failure, which is harmless.
 func Disconnect(ctx context.Context, c Connector, path string) error {
 	if !mayConnect(path) {
 		return nil

@@ -12,8 +12,7 @@ import (
 
 // OpenTo returns who besides root could replace a file in dir, or make a file there that passes
 // for a volume: all users or a group that may write to dir, or a user who owns dir or a directory
-// above it and so may rename files. It returns "" if there is no such user, and for an unreadable
-// directory. It follows links.
+// above it. It returns "" for none, and for an unreadable directory. It follows links.
 func OpenTo(dir string) string {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil || IsOfDevices(dir) {

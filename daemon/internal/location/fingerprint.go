@@ -51,8 +51,8 @@ var sysDevBlock = "/sys/dev/block"
 var ownIdentities = []string{"dm/uuid", "wwid", "device/wwid", "serial"}
 
 // device identifies a block device by its own identity, or else by its number, which may change at
-// each boot. It does not use the links in /dev/disk, because udev makes them later, from content
-// that the guest can write.
+// each boot. It does not use links in /dev/disk, which udev makes later, from content that the
+// guest can write.
 func device(major, minor uint32) string {
 	number := fmt.Sprintf("%d:%d", major, minor)
 	dir, err := filepath.EvalSymlinks(filepath.Join(sysDevBlock, number))
@@ -95,8 +95,8 @@ func attribute(dir, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// loopOf identifies a loop device by its file's path and Fingerprint, since another file may be at
-// the path by now, and by the part of the file that the device shows.
+// loopOf identifies a loop device by its file's path and Fingerprint, since the path may have
+// another file by now, and by the part that the device shows.
 func loopOf(dir, file string) string {
 	text := "loop " + file
 	if fingerprint, err := Fingerprint(file); err == nil {
@@ -156,8 +156,8 @@ func IdentityIn(fingerprint string) string {
 // SameIdentity reports whether two identities belong to one device. A LUN has different identities
 // on hosts with and without multipath: the UUID of a multipath map contains the WWID in the
 // notation of udev's scsi_id. The identity of a partition may lack the partition's UUID (Linux
-// 6.1), and the identity of a kpartx map also its start. A value that is missing in one of the
-// identities is not compared.
+// 6.1), and the identity of a kpartx map also its start. A value that one identity lacks is not
+// compared.
 func SameIdentity(a, b string) bool {
 	if a == "" || b == "" {
 		return a == b

@@ -139,8 +139,8 @@ func linkedTo(path, real, how string, err error) error {
 	return &said
 }
 
-// CheckOpen refuses a path if there is something other than an image, or if no image may be there
-// (CheckFound). It accepts an absent image, and a path on a filesystem that does not answer.
+// CheckOpen refuses a path with anything but an image, or where no image may be (CheckFound). It
+// accepts an absent image, and a path on a filesystem that does not answer.
 func (r Rules) CheckOpen(path string) error {
 	_, err := r.RealPath(path)
 	return err

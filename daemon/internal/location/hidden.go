@@ -16,7 +16,7 @@ var (
 )
 
 // hiddenByUnit returns the end of an error message if the packaged unit hides the path, even from
-// ReadWritePaths. Otherwise it returns "".
+// ReadWritePaths, otherwise "".
 func hiddenByUnit(path string) string {
 	if os.Getenv("INVOCATION_ID") == "" || !inAny(slices.Concat(homeDirs, temporaryDirs), path) {
 		return ""

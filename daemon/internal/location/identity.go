@@ -16,7 +16,7 @@ type Identity struct {
 	Inode uint64
 }
 
-// Identify returns the identity of the file or device at a path. It follows links. The error wraps
+// Identify returns the identity of the file or device at a path, through links. The error wraps
 // unix.ENOENT if there is nothing, and ErrNoAnswer if the filesystem does not answer.
 func Identify(path string) (Identity, error) {
 	st, err := Stat(path)

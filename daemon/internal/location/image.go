@@ -42,10 +42,9 @@ func Chain(l api.Location, block bool) []hv.Image {
 	return chain
 }
 
-// OnChain reports whether a disk has this chain, with base images at the end (bases is their
-// number). A definition that does not state the end of its chain may omit the base images: libvirt
-// finds them in the headers. Their paths need not be clean, because libvirt writes the text of the
-// headers.
+// OnChain reports whether a disk has this chain, which ends with so many base images. A definition
+// that does not state the end of its chain may omit them: libvirt finds them in the headers, and
+// their paths, from the headers, need not be clean.
 func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 	n := len(d.Chain)
 	if n > len(chain) || n < len(chain)-bases || n == 0 || n < len(chain) && d.Terminated {
@@ -81,8 +80,8 @@ func HasVolume(d *hv.Disk, l api.Location, block bool) bool {
 }
 
 // DiskOf finds a domain with the image at path, or an overlapping image, anywhere in the chain of
-// a disk, running or defined. It returns the domain's name and the disk's target (vda), or "". It
-// returns an error if it finds no such disk, and cannot compare all images.
+// a disk, running or defined. It returns the domain's name and the disk's target (vda), or "". If
+// it finds none, and cannot compare all images, it returns an error.
 func DiskOf(doms []hv.Domain, path string) (domain, target string, err error) {
 	place := PlaceOf(path)
 	for i := range doms {
@@ -132,8 +131,8 @@ type Processes interface {
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
 
-// Opens reports whether the process of a domain has the image at path open, by its live definition
-// or by /proc. It returns the hypervisor's errors.
+// Opens reports whether a domain's process has the image at path open, by its live definition or
+// by /proc. It returns the hypervisor's errors.
 func Opens(ctx context.Context, ps Processes, dom *hv.Domain, path string) (bool, error) {
 	if !dom.State.Active() {
 		return false, nil

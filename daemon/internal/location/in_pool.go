@@ -17,8 +17,8 @@ import (
 // InPool completes a location that has only a path: if the path leads to an image of an active
 // pool of this host, it adds the pool. It replaces a path through a link in the directory of a
 // pool of files by the volume's path in the pool, because CheckPool accepts no other. In a
-// directory that does not answer, it compares paths as text. For devices InPool asks libvirt. So
-// it adds no pool to a thin volume, which libvirt does not know. Errors are the hypervisor's.
+// directory that does not answer, it compares paths as text. For devices it asks libvirt, which
+// does not know thin volumes. Errors are the hypervisor's.
 func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	in, _, err := inPool(ctx, h, l)
 	return in, err
@@ -34,8 +34,8 @@ func InPoolOnceConnected(ctx context.Context, h PoolVolumes, l api.Location) (ap
 	return possible[0], nil
 }
 
-// inPool does the work of InPool. If no pool has the image, possible has its location in each pool
-// that sees the image only once connected.
+// inPool is InPool. If no pool has the image, possible has its location in each pool that sees it
+// only once connected.
 func inPool(ctx context.Context, h PoolVolumes, l api.Location) (in api.Location, possible []api.Location, err error) {
 	if l.Pool != "" || l.Path == "" || !medium.Of(l.Path).Path {
 		return l, nil, nil

@@ -22,9 +22,8 @@ type foreignLink struct {
 }
 
 // follow resolves the symbolic links in a path as the kernel does. The last part of the path need
-// not exist. Links in the path of dir, a configured directory above path, are trusted. If the path
-// has a link that CheckFound does not permit, follow returns the first such link, and no real
-// path.
+// not exist. Links in the path of dir, a configured directory above path, are trusted. follow
+// returns the first link that CheckFound does not permit instead of the real path.
 func follow(path, dir string, pools []hv.PoolInfo) (real string, foreign *foreignLink, err error) {
 	at, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -110,8 +109,8 @@ func isDirectory(path, dir string) bool {
 	return err == nil && same
 }
 
-// deepest returns the deepest of these directories above a path, or "". For a path with .. it
-// returns "", because the text of such a path is not reliable.
+// deepest returns the deepest of these directories above a path, or "". It also returns "" for a
+// path with .., because the text of such a path is not reliable.
 func deepest(dirs []string, path string) (found string) {
 	if slices.Contains(strings.Split(path, "/"), "..") {
 		return ""

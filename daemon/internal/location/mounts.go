@@ -29,8 +29,8 @@ func (m mount) network() bool {
 	return false
 }
 
-// mountOf finds the mount of a clean path by the path's text: the deepest mount point. If several
-// mounts have this mount point, it returns the last, which hides the others.
+// mountOf finds the mount of a clean path by the path's text: the deepest mount point. Of several
+// mounts there, the last hides the others.
 func mountOf(table, path string) (found mount, ok bool) {
 	for line := range strings.Lines(table) {
 		m, valid := parseMount(line)

@@ -100,8 +100,8 @@ func (all parts) addDevice(dir string) error {
 	return all.add(Identity{Block: true, Dev: unix.Mkdev(major, minor)})
 }
 
-// loopFile returns the file of the loop device with the directory dir in /sys. It returns nil if
-// the device is no loop device, or if its file was deleted and so is no volume's image.
+// loopFile returns the file of the loop device with the directory dir in /sys. It returns nil for
+// another device, and for a deleted file, which is no volume's image.
 func loopFile(dir string) (*Identity, error) {
 	path := attribute(dir, "loop/backing_file")
 	if path == "" {

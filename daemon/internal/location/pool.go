@@ -48,13 +48,12 @@ func FreeBytes(pool hv.PoolInfo, ofDir func(dir string) (int64, error)) (int64, 
 }
 
 // Shared reports whether pools of this type are always on several hosts, so that a pool of the
-// same name has the same bytes there. A LUN or a cluster filesystem may be shared too, but its
-// type does not show that. The operator lists such pools: with a pool wrongly taken for shared,
-// two guests would get different bytes.
+// same name has the same bytes there. The operator lists other shared pools, such as LUNs: with a
+// pool wrongly taken for shared, two guests would get different bytes.
 func Shared(poolType string) bool { return poolType == "netfs" }
 
 // OpenByMany reports whether several QEMU processes can have a raw image in a pool of this type
-// open. They can open files of a kernel filesystem and block devices.
+// open.
 func OpenByMany(poolType string) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "logical", "disk", "iscsi", "mpath", "scsi", hv.ConnectorPool}, poolType)
 }
@@ -67,8 +66,8 @@ type PoolVolumes interface {
 
 // CheckPool refuses a location if its path is not the path of the pool's volume on this host:
 // another image may be there. Below the directory of a pool of files it compares the paths as
-// text, because a link that now leads to the volume may be replaced later. verdict begins the
-// message, as in "cannot attach volume x". Errors are *api.Error or the hypervisor's.
+// text, because a link to the volume may be replaced later. verdict begins the message, as in
+// "cannot attach volume x". Errors are *api.Error or the hypervisor's.
 func CheckPool(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
 	if l.Pool == "" {
 		return nil

@@ -43,8 +43,8 @@ type Storage interface {
 
 const devices = "/dev"
 
-// isDevice reports whether the path is a block device or, if it is absent, could only be one: an
-// absent path in /dev, outside of /dev/shm.
+// isDevice reports whether the path is a block device or, if absent, could only be one: in /dev,
+// outside of /dev/shm.
 func isDevice(real string) (bool, error) {
 	st, err := Stat(real)
 	if errors.Is(err, unix.ENOENT) {

@@ -20,14 +20,14 @@ var ErrNoAnswer = errors.New("its filesystem does not answer")
 
 const statTimeout = 5 * time.Second
 
-// Stat is stat(2) with a time limit, and returns ErrNoAnswer when it is exceeded. On a filesystem
-// that does not answer, the system call never returns, and no context ends it.
+// Stat is stat(2) with a time limit, after which it returns ErrNoAnswer. On a filesystem that does
+// not answer, the system call never returns.
 func Stat(path string) (unix.Stat_t, error) {
 	return stats.ask(filepath.Dir(path), path)
 }
 
 // DirFreeBytes returns how much a file in dir may still grow. On a tmpfs the available memory is a
-// second limit, because the kernel would kill a guest to get more. It has the time limit of Stat.
+// second limit, because the kernel would kill a guest to get more. It has Stat's time limit.
 func DirFreeBytes(dir string) (int64, error) {
 	st, err := filesystems.ask(dir, dir)
 	free := int64(st.Bavail) * st.Bsize
@@ -58,8 +58,8 @@ var (
 )
 
 // bounded makes every call in its own goroutine, and abandons a call after the timeout. While such
-// a call hangs, bounded refuses further calls in its directory, so that an unavailable pool does
-// not cost a thread and a timeout per image.
+// a call hangs, bounded refuses further calls in its directory, to save a thread and a timeout per
+// image.
 type bounded[T any] struct {
 	timeout time.Duration
 	call    func(path string, into *T) error

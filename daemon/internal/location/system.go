@@ -4,8 +4,8 @@ package location
 
 import "slices"
 
-// No pool may be made of these system directories, because it would show the system's own files as
-// volumes. The ban of trees includes everything below them. Below crossings a pool may be made.
+// No pool may be made of these system directories, or below trees: it would show the system's own
+// files as volumes. Below crossings a pool may be made.
 var (
 	trees     = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/log"}
 	crossings = []string{"/", "/home", "/opt", "/root", "/tmp", "/var", "/var/cache", "/var/lib", "/var/lib/libvirt", "/var/tmp"}

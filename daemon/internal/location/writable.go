@@ -13,8 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/medium"
 )
 
-// access is a variable for the tests, which cannot make a read-only mount without a mount
-// namespace.
+// access is a variable for the tests, which cannot make a read-only mount.
 var access = unix.Access
 
 // CheckWritable refuses (permission_denied) a file if the mount of its directory is read-only for
