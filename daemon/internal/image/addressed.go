@@ -26,7 +26,7 @@ type addressed struct {
 	noImage error
 }
 
-// inspect returns the size and identity of the image. If the server is down, the error is not
+// inspect returns the size and identity of the image. While the server is down, the error is not
 // ErrAbsent.
 func (a addressed) inspect(ctx context.Context, l api.Location) (Info, error) {
 	if l.Format != api.FormatRaw {

@@ -3,8 +3,8 @@
 package image
 
 // AttributesLost describes the attributes of the file at path that a new file in a directory would
-// lack. filled is true if another program will make the file, with content: then it gets its
-// attributes only from the directory.
+// lack. filled is true if another program will make the file, with content: then only the
+// directory gives it attributes.
 func (s Storage) AttributesLost(path, dir string, filled bool) (left []string, err error) {
 	has := s.at(path).attributes(path)
 	if has == (attributes{}) {

@@ -58,7 +58,7 @@ func (c clusters) removeMade(ctx context.Context, path, fingerprint string) erro
 	return c.cannotReach(path, c.network.RBD.Remove(ctx, path, id))
 }
 
-// flush does nothing, because the guest's flushes went to the cluster.
+// flush does nothing: the guest's flushes went to the cluster.
 func (clusters) flush(context.Context, string) error { return nil }
 
 func (clusters) answers(context.Context, string) error { return nil }

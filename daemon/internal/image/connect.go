@@ -41,15 +41,15 @@ func (e *NotStoredError) Error() string {
 
 func (e *NotStoredError) Unwrap() error { return e.Err }
 
-// FlushUnknown returns the error for a flush without a result: the daemon died in the flush, and a
-// later flush would not report lost writes again.
+// FlushUnknown returns the error for a flush during which the daemon died: a later flush would not
+// report lost writes again.
 func FlushUnknown(path string) error {
 	return &NotStoredError{path, errors.New("volferryd ended or was held up while it was flushed")}
 }
 
-// FlushNoted flushes an image. If alone is true, no other flush reports the image's lost writes,
-// and the kernel reports them once: FlushNoted first notes that a flush has no result yet, and
-// takes the note back unless writes may be lost.
+// FlushNoted flushes an image. If alone is true, no other flush reports the image's lost writes:
+// FlushNoted first notes that a flush has no result yet, and takes the note back unless writes may
+// be lost.
 func FlushNoted(ctx context.Context, alone bool, note func(flushing bool) error, flush func() error) error {
 	if alone {
 		if err := note(true); err != nil {

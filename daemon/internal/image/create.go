@@ -23,8 +23,8 @@ type NewFile struct {
 	// Rights are the rights that the file gets, as far as its filesystem supports them. If they
 	// are nil, only root has access.
 	Rights *Rights
-	// Like is optional: the path of an image; the file gets its attributes, as far as its
-	// filesystem supports them. They are NOCOW (written in place), extent size hint and project.
+	// Like is optional: the path of an image. The file gets its attributes as far as the
+	// filesystem supports them: NOCOW (written in place), extent size hint and project.
 	Like string
 	// Left is called with the rights that the file could not get. Optional.
 	Left func(rights []string)
@@ -40,7 +40,7 @@ const ClusterBytes = 64 << 10
 // TemporaryName returns a unique name for NewFile.
 func TemporaryName() string { return qemuimg.TemporaryName() }
 
-// TemporaryPath returns the path or address of the unfinished image under a temporary name.
+// TemporaryPath returns the unfinished image's path or address.
 func TemporaryPath(path, name string) string { return path[:strings.LastIndexByte(path, '/')+1] + name }
 
 func (h host) create(ctx context.Context, img hv.Image, sizeBytes int64, about NewFile) error {

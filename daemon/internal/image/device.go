@@ -27,7 +27,7 @@ func (s Storage) ClusterBytes(path string) (int64, error) {
 }
 
 // CheckFits refuses (unsupported_disk) a qcow2 image on a block device that is smaller than the
-// image may become: the device does not grow when the guest writes. It accepts all other images.
+// image may become: the device does not grow when the guest writes.
 func (s Storage) CheckFits(ctx context.Context, l api.Location, info Info) error {
 	if !info.Block || l.Format != api.FormatQcow2 {
 		return nil

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package image handles the image files and block devices of this host, by path: it finds their
-// type and their holders, and makes, folds and removes them. It translates between qemuimg and the
-// kernel on one side and hv and api on the other.
+// type and their holders, and makes, folds and removes them.
 package image

@@ -33,7 +33,7 @@ func IdentityIn(fingerprint string) string {
 
 // CheckIdentity compares the location's identity with the identity of the image that was found
 // there, and returns chain_changed if they differ: a new LUN or logical volume may have an old
-// name. It accepts a location without an identity.
+// name. A location may have no identity.
 func CheckIdentity(l api.Location, found string) error {
 	if l.Identity == "" || location.SameIdentity(l.Identity, found) {
 		return nil

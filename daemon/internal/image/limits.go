@@ -128,7 +128,7 @@ func outlives(dir string) (bool, error) {
 }
 
 // CheckFileBytes returns a *LimitError if the filesystem of a file cannot hold a file of this
-// size. It changes nothing, so it does not find the limit of an NFS or other server.
+// size. It does not find the limit of an NFS or other server.
 func (s Storage) CheckFileBytes(path string, bytes int64) error {
 	f, err := s.Files.Open(path, os.O_RDONLY)
 	if err != nil {

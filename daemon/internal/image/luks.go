@@ -42,8 +42,8 @@ func (s Storage) CheckSecret(ctx context.Context, img hv.Image) error {
 	return err
 }
 
-// PayloadBytes returns the size of the decrypted content of a LUKS container. It reads the size
-// from the header, which no guest can write.
+// PayloadBytes returns the size of a LUKS container's decrypted content, from the header, which no
+// guest can write.
 func (s Storage) PayloadBytes(ctx context.Context, img hv.Image) (int64, error) {
 	n, err := qemuimg.VirtualSize(ctx, s.host().qemuImage(img))
 	if err != nil {

@@ -119,9 +119,8 @@ func (u qemuUser) openAs(f *os.File) error {
 }
 
 // TryDirectory makes an image in a directory, tests the operations that needs requires, checks the
-// image with MayOpen, and removes it. It returns a *LimitError for unsupported operations. If
-// libvirt does not make QEMU's user the owner of images, MayOpen is omitted: it is unknown who
-// will own an image there.
+// image with MayOpen, and removes it. It returns a *LimitError for unsupported operations. It
+// omits MayOpen if libvirt does not make QEMU's user the owner of images.
 func (s Storage) TryDirectory(who hv.ProcessUser, dir string, needs Needs) error {
 	return answered("an image can be made in "+dir, func() error { return s.user(who).tryDirectory(dir, needs) })
 }

@@ -14,8 +14,8 @@ import (
 // on stable storage. If the overlay exists, empty and over the same backing image, it returns nil.
 // If rights is not nil, the overlay gets these rights as far as its filesystem supports them.
 //
-// Over a file that is written in place (NOCOW) the overlay is written in place too. Over a LUKS
-// container the overlay is encrypted, with the container's passphrase.
+// Over a NOCOW file the overlay is written in place too. Over a LUKS container the overlay is
+// encrypted, with the container's passphrase.
 func (s Storage) CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *Rights) error {
 	passphrase, err := s.passphrase(ctx, backing)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 
 // Inspect returns size and kind of the image at a location, or ErrAbsent. It refuses an image with
 // other base images than the location's (chain_changed, or unsupported_disk if the location has
-// none), and another device (CheckIdentity). The size is the size of the whole image, with the
-// header of a LUKS container, even if the volume is only its beginning (api.Location.VolumeBytes).
+// none), and another device (CheckIdentity). The size is the whole image's, with a LUKS header,
+// even if the volume is only its beginning (api.Location.VolumeBytes).
 func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	return s.at(l.Path).inspect(ctx, l)
 }
@@ -23,7 +23,7 @@ func (s Storage) RealPath(path string) (string, error) { return s.at(path).realP
 
 // ReadBacking returns the base images of the image at path, if its stated format is qcow2, from
 // its header and the headers of the base images. It refuses (unsupported_disk) a header that does
-// not state the format of the next image, and an image that is not a file or device of this host.
+// not state the format of the next image, and an image at an address.
 func (s Storage) ReadBacking(_ context.Context, path string, format api.Format) (api.Backing, error) {
 	return s.at(path).readBacking(path, format)
 }
@@ -50,11 +50,11 @@ func (s Storage) Rights(ctx context.Context, path string) (*Rights, error) {
 	return s.at(path).rights(ctx, path)
 }
 
-// InUse describes who holds the image: a mount, a device mapper or loop device, or swap. It
-// returns "" if this host can see no holder. It tests a block device by an exclusive open, and a
-// file by looking for a loop device over it. For an NBD export it returns "". For an RBD image it
-// counts the clients on all hosts, and returns "" if only Volferry's own are connected: ours
-// returns their minimum and maximum number; nil means none.
+// InUse describes who holds the image: a mount, a device mapper or loop device, or swap, "" if
+// this host can see no holder. It tests a block device by an exclusive open, and a file by looking
+// for a loop device over it. For an NBD export it returns "". For an RBD image it counts the
+// clients on all hosts, and returns "" if only Volferry's own are connected: ours returns their
+// minimum and maximum number; nil means none.
 func (s Storage) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	return s.at(path).inUse(ctx, path, ours)
 }
@@ -65,16 +65,16 @@ func (s Storage) Locks(_ context.Context, path string) (Locks, error) { return s
 
 // Written reports whether a process of this host has a file open for writing: the kernel grants no
 // read lease on such a file. On NFS, where leases depend on the server, it reports whether a QEMU
-// of any host may write, by QEMU's locks. For devices, exports and a filesystem without leases
-// this is unknown, and it returns false. Any other failure to get a lease is an error.
+// of any host may write, by QEMU's locks. For devices, exports and a filesystem without leases it
+// returns false. Any other failure to get a lease is an error.
 func (s Storage) Written(_ context.Context, path string) (bool, error) {
 	return s.at(path).written(path)
 }
 
 // MayOpen returns nil if a process of this user can open the image at path for reading and writing
 // after libvirt has given the image to the user, and an *OpenError if not. It tries to open the
-// image, because only the kernel, or a network filesystem's server, can decide. It may make the
-// user the image's owner for a moment, so no program may have the image open.
+// image, because only the kernel or a server can decide, and may make the user the image's owner
+// for a moment: no program may have the image open.
 func (s Storage) MayOpen(who hv.ProcessUser, path string) error {
 	if who.UID == 0 {
 		return nil
@@ -99,9 +99,8 @@ func (s Storage) Fold(ctx context.Context, overlay string, chain []hv.Image) err
 	return s.at(chain[0].Path).fold(ctx, overlay, chain, passphrase)
 }
 
-// RemoveMade removes an image that Create has made, as Remove does. It also deletes an RBD image
-// once no client has it open. If fingerprint is not empty, it deletes only an RBD image with this
-// fingerprint.
+// RemoveMade removes an image that Create has made, as Remove does. It also deletes an RBD image,
+// with this fingerprint unless that is empty, once no client has the image open.
 func (s Storage) RemoveMade(ctx context.Context, path, fingerprint string) error {
 	return s.at(path).removeMade(ctx, path, fingerprint)
 }
@@ -130,7 +129,7 @@ func (s Storage) Disconnect(ctx context.Context, path string) error {
 func (s Storage) Flush(ctx context.Context, path string) error { return s.at(path).flush(ctx, path) }
 
 // Answers returns an error if the server of an NBD export does not answer a read and a flush
-// within a time that suffices for any server.
+// within ample time.
 func (s Storage) Answers(ctx context.Context, path string) error {
 	return s.at(path).answers(ctx, path)
 }

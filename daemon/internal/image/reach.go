@@ -73,7 +73,7 @@ func (u qemuUser) reach(dir string) error {
 		return fmt.Errorf("look whether QEMU gets to %s: %w", dir, noImage(err))
 	}
 	// For each directory, the kernel checks the access of this user. Only it knows access lists,
-	// and how the server of a mount treats root.
+	// and a server's treatment of root.
 	at := "/"
 	for _, part := range append(strings.Split(strings.Trim(real, "/"), "/"), "") {
 		mode, err := u.pass(at)

@@ -106,14 +106,13 @@ func refused(err error) bool {
 }
 
 // GiveRights durably gives the image file at path these rights. It describes the rights that the
-// filesystem does not support or does not let root change. No user gets more access because a
-// right is missing.
+// filesystem does not support or let root change. Missing rights give no user more access.
 func (s Storage) GiveRights(_ context.Context, path string, r *Rights) (left []string, err error) {
 	return s.host().onFile(path, func(f *os.File) ([]string, error) { return giveRights(f, r) })
 }
 
-// GiveBack gives the image file at path the owner and the label of these rights, because libvirt
-// changes these two for a guest. Otherwise it does the same as GiveRights.
+// GiveBack gives the image file at path the owner and the label of these rights, which libvirt
+// changes for a guest. Otherwise it is GiveRights.
 func (s Storage) GiveBack(_ context.Context, path string, r *Rights) (left []string, err error) {
 	return s.host().onFile(path, func(f *os.File) ([]string, error) {
 		owner, err := giveOwner(f, r)

@@ -16,8 +16,8 @@ import (
 var ErrSilent = errors.New("the storage does not answer")
 
 // Snapshot describes a snapshot of an RBD image. With compare it also reports whether the image
-// was written since. As MakeSnapshot and RemoveSnapshot do, it returns ErrAbsent if there is no
-// image, and ErrSilent if the cluster does not answer.
+// was written since. Like MakeSnapshot and RemoveSnapshot it returns ErrAbsent without an image,
+// and ErrSilent if the cluster does not answer.
 func (s Storage) Snapshot(ctx context.Context, path, name string, compare bool) (rbd.Snapshot, error) {
 	snapshot, err := s.Network.RBD.Snapshot(ctx, path, rbd.SnapshotQuery{Name: name, Compare: compare})
 	return snapshot, s.clusters().snapshotError(path, err)

@@ -24,8 +24,8 @@ type Stamp struct {
 	// owner, mode or label do not count.
 	ModifiedNS int64 `json:"modified_ns,omitempty"`
 	// Sectors is how many sectors of a block device this host's kernel has written or discarded
-	// since the boot. Writes of other hosts do not count. The number of write requests is not
-	// usable, because Linux counts a flush as a write of no sectors.
+	// since the boot. Writes of other hosts do not count. (Linux counts a flush as a write request
+	// of no sectors.)
 	Sectors int64 `json:"sectors,omitempty"`
 	Device  bool  `json:"device,omitempty"`
 	// Boot is the id of the boot when the stamp was read, and BootedNS the start of that boot,
@@ -124,8 +124,8 @@ func (h host) stamp(_ context.Context, path string) (Stamp, error) {
 
 var nfsMagic int64 = unix.NFS_SUPER_MAGIC
 
-// stat reads the metadata of a file or device. On NFS it opens the file for that: otherwise the
-// kernel would return metadata cached for some seconds, and miss a write of another host.
+// stat reads the metadata of a file or device. On NFS it opens the file: otherwise the kernel
+// would return metadata cached for some seconds.
 func (h host) stat(path string, st *unix.Stat_t) error {
 	failed := func(op string, err error) error {
 		if err == nil {

@@ -49,8 +49,8 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Path + ": " + e.Reason }
 
-// Image is an image that was found at a path. It is not yet open for reading or writing. It stays
-// the same image, whatever is put at the path.
+// Image is an image that was found at a path. It is not yet open for reading or writing, and stays
+// the same, whatever is put at the path.
 type Image struct {
 	// Path is the requested path, and Real the path without links. For a device in /dev, Real is
 	// the requested path.

@@ -13,9 +13,9 @@ import (
 
 // overlayOptions: with subclusters of 2 KiB a random 4 KiB write does not copy 64 KiB (14 times
 // fewer bytes written). Without lazy_refcounts QEMU flushes the data before the table entry that
-// points to it. That takes half of the time of a cluster's first write, but after a power cut a
-// write that was not acknowledged reads as the old data. With lazy_refcounts it could read as
-// neither old nor new data.
+// points to it. That takes half of the time of a cluster's first write, but after a power cut an
+// unacknowledged write reads as the old data; with lazy_refcounts it could read as neither old nor
+// new data.
 const overlayOptions = "compat=1.1,cluster_size=64k,extended_l2=on"
 
 // encryptOptions encrypt an overlay over a LUKS container. The caller appends the CPU time for

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package qemuimg is the only place that runs qemu-img. It owns the command lines, the children
-// (their limits and their death) and a strict reader of qcow2 headers. It knows images by path and
-// stated format, and nothing of volumes, migrations or the guest.
+// (their limits and their death) and a strict reader of qcow2 headers.
 //
 // Four rules hold for everything here:
 //

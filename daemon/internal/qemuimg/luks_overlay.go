@@ -23,9 +23,9 @@ var hashMS int64 = 2000
 
 // fillAsHardToOpen fills an overlay over a LUKS container so that both have similar iteration
 // counts. They have one passphrase, and guessing it must not be faster at the overlay. Opening the
-// overlay must not take longer either: QEMU does nothing else while it hashes, and a guest that is
-// put onto the overlay waits. QEMU takes a hashing time and no count: the header after the first
-// fill shows how many iterations that time gives.
+// overlay must not take longer either: a guest that is put onto it waits while QEMU hashes. QEMU
+// takes a hashing time and no count: the header after the first fill shows how many iterations
+// that time gives.
 func fillAsHardToOpen(f *os.File, backing Image, fill func(hashMS int64) error) error {
 	container, err := open(backing, os.O_RDONLY)
 	if err != nil {

@@ -55,7 +55,7 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 }
 
 // overlayAt returns an overlay over backing, in one of Volferry's directories. Other hosts may
-// write in the directory, so the overlay may be only where images may be (Files).
+// write there, so the overlay may be only where Files permits.
 func overlayAt(path string, backing Image) Image {
 	return Image{Path: path, Format: FormatQCOW2, LUKS: backing.LUKS, Files: backing.Files}
 }
