@@ -18,8 +18,8 @@ import (
 )
 
 // Attach attaches a volume to an instance of this host: running, paused or stopped. It returns the
-// attachment when guest and definition have the disk. volumeRef is the volume's id, name, or the
-// beginning of its id.
+// attachment when guest and definition have the disk. volumeRef is an id, its beginning, or a
+// name.
 func (m *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
 	_, st, err := m.perform(ctx, m.attachRequest(opID, volumeRef, in))
 	if err != nil {

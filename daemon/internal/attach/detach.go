@@ -30,9 +30,8 @@ func (m *Manager) BeginDetach(ctx context.Context, opID, volumeRef string, in ap
 	return m.beginEnd(ctx, m.detachRequest(opID, volumeRef, in))
 }
 
-// Delete ends one attachment. Without force it does the same as Detach. With force it ignores the
-// attachment's state and does not change the guest; it returns state_forbidden if the guest has
-// the disk.
+// Delete ends one attachment. Without force it is Detach. With force it ignores the attachment's
+// state and does not change the guest; it returns state_forbidden if the guest has the disk.
 func (m *Manager) Delete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
 	return m.endOf(ctx, m.deleteRequest(opID, attachmentRef, force))
 }
@@ -119,7 +118,7 @@ func (m *Manager) Queued() []api.Attachment {
 	return out
 }
 
-// found is an attachment to end. volume is the volume's name or, if the name is unknown, id.
+// found is an attachment to end. volume is the volume's name, or id if the name is unknown.
 type found struct {
 	api.Attachment
 	volume string
@@ -304,8 +303,8 @@ func (m *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom 
 	return in.off(rootDetach, dom)
 }
 
-// instanceOf returns the instance of an attachment. It asks the registry only if needed. While the
-// registry does not answer, it uses this host's cache.
+// instanceOf returns an attachment's instance. It asks the registry only if needed, and uses this
+// host's cache while the registry does not answer.
 func (m *Manager) instanceOf(ctx context.Context, f found, needed bool) (inst api.Instance, known bool, err error) {
 	switch {
 	case f.remembered:

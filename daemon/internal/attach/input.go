@@ -80,16 +80,15 @@ type input struct {
 	// From is the registry's state of an attachment to end.
 	From  api.AttachmentState `json:"from,omitempty"`
 	Force bool                `json:"force,omitempty"`
-	// Request is the id of the caller's op, if this op follows that one.
+	// Request is the id of the caller's op that this op follows.
 	Request string `json:"request,omitempty"`
 	request.Body
 }
 
 func (in *input) chain() []hv.Image { return location.Chain(in.Location, in.Block) }
 
-// Keys implements request.Input. Ops of one instance run one after the other, so that each finds
-// the domain as the previous op left it. Ops of one volume also do, so that exactly one attachment
-// is the last to end. Ops of a root volume also exclude starts and stops.
+// Keys implements request.Input. Ops of one instance, and of one volume, run one after the other:
+// exactly one attachment is the last to end. Ops of a root volume also exclude starts and stops.
 func (in *input) Keys() []string {
 	keys := []string{request.InstanceKey(in.InstanceID), request.VolumeKey(in.VolumeID)}
 	if in.Root {

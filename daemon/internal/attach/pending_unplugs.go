@@ -71,8 +71,8 @@ func (p *PendingUnplugs) add(in *input, asked process) {
 // is the process that was asked.
 const unplugOverPrefix = "unplug_over/"
 
-// isOver reports whether a new process has booted the guest, which ends the unplug request. A new
-// process that was restored from a save image keeps the request.
+// isOver reports whether a new process has booted the guest, which ends the unplug request. A
+// process from a save image keeps the request.
 func (p *PendingUnplugs) isOver(in *pendingUnplug, v *view) bool {
 	return v.active && v.dom.Booted && in.asked != p.processOf(v)
 }
@@ -119,8 +119,8 @@ func (p *PendingUnplugs) list() []pendingUnplug {
 	return slices.Collect(maps.Values(p.all))
 }
 
-// load reads the pending unplugs of earlier daemons from the journal, once. It reads every detach
-// of an attachment, because the last detach may not have asked the guest.
+// load reads the pending unplugs of earlier daemons from the journal, once. It reads every detach:
+// the last one may not have asked the guest.
 func (p *PendingUnplugs) load(ctx context.Context) error {
 	p.loading.Lock()
 	defer p.loading.Unlock()

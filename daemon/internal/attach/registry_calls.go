@@ -10,8 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// inState returns an observation: the step is done if the attachment has one of these states. Its
-// output is the attachment.
+// inState observes whether the attachment has one of these states. Its output is the attachment.
 func (e *env) inState(states ...api.AttachmentState) op.ObserveFunc[input] {
 	return func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		att, found, err := e.row(ctx, in)

@@ -70,7 +70,7 @@ func checkLocked(verdict string, inst api.Instance) error {
 }
 
 // freshen reports this host's state before an op of a root volume: the registry requires a stopped
-// instance, and may not know yet that the instance has stopped.
+// instance, and may not know of the stop yet.
 func (e *env) freshen(ctx context.Context, in *input) {
 	if in.Root {
 		e.Report(ctx)

@@ -8,8 +8,8 @@ import (
 )
 
 // A data volume that returns to an instance gets the settings of its previous disk: limits, cache,
-// queues, threads, error policies, names. It gets its previous device if that is free and no other
-// is requested.
+// queues, threads, error policies, names. It gets its previous device if free, unless another is
+// requested.
 
 // chooseSlot chooses the device of a data volume, and the recorded disk that gives it its
 // settings. root is as in chooseDevice.

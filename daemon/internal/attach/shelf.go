@@ -43,7 +43,7 @@ func (m *Manager) CheckLocation(ctx context.Context, l api.Location, verdict str
 }
 
 // CheckImages refuses a location if the path of its image, or of a base image, is no longer an
-// image, is now a link, or is in a forbidden place. It accepts a missing file.
+// image, is now a link, or is in a forbidden place.
 func (m *Manager) CheckImages(l api.Location) error { return request.HV(m.env.rules.CheckImages(l)) }
 
 // Disconnect ends this host's use of the location, unless a domain or another attachment needs it.

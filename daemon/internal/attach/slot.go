@@ -23,7 +23,7 @@ type remembered struct {
 
 // keptSlots returns the recorded disks of the instance's other empty slots, which later volumes
 // will get. A slot with a queued release is empty, although the registry does not know it. Queued
-// releases are read first: if one ends between the reads, the registry has the slot as empty.
+// releases are read first, in case one ends between the reads.
 func (e *env) keptSlots(ctx context.Context, in *input) ([]string, error) {
 	var kept []string
 	for _, gone := range e.queued() {

@@ -16,8 +16,8 @@ import (
 
 type attachSteps struct{ *env }
 
-// stepAttachConfig adds the disk to the persistent definition before the hotplug. So the
-// definition has the address that libvirt chose, and every later boot has the same address.
+// stepAttachConfig adds the disk to the persistent definition before the hotplug. So every later
+// boot has the address that libvirt chose.
 func (e attachSteps) stepAttachConfig() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := e.look(ctx, in)
@@ -141,7 +141,7 @@ func (in *input) attachError(err error) error {
 }
 
 // plugNote is written before the hotplug: from then on a save image of the guest may have the
-// disk. It is written again with Seen once the guest was seen with the disk.
+// disk. Seen is written once the guest was seen with the disk.
 type plugNote struct {
 	Plugged bool `json:"plugged"`
 	Seen    bool `json:"seen,omitempty"`

@@ -46,9 +46,9 @@ func (e connectSteps) stepDisconnect() op.Step {
 }
 
 // disconnect disconnects the location unless a domain of this host names it, or the registry has
-// another attachment of it here. Ops of one volume run one after the other, so if two attachments
-// end together, the second op disconnects. If writes may be lost, disconnect calls notStored, and
-// still disconnects: no guest has the location, and no later flush would report the loss.
+// another attachment of it here. If two attachments end together, the second op disconnects. If
+// writes may be lost, disconnect calls notStored, and still disconnects: no later flush would
+// report the loss.
 func (e connectSteps) disconnect(ctx context.Context, in *input, notStored func(in *input, why error)) error {
 	users, err := e.users(ctx, in.Location.Path)
 	if err != nil || len(users) > 0 {

@@ -75,8 +75,8 @@ func (e detachSteps) stepBegin() op.Step {
 	return step(stepNameBegin, do, undo, observe)
 }
 
-// beginsFrom are the states that permit a detach. In another state, left by an ended op, the
-// registry learns of the detach only at the release.
+// beginsFrom are the states that permit a detach. In another state, the registry learns of the
+// detach only at the release.
 var beginsFrom = []api.AttachmentState{api.AttachmentAttached, api.AttachmentError}
 
 // giveUp ends the registry's state detaching, because the guest keeps the disk. The state may be
@@ -202,8 +202,7 @@ func (in *input) comesBack(dom *hv.Domain) error {
 	return nil
 }
 
-// comesBackAs makes the check of comesBack on a disk's full definition. An empty definition means
-// no disk.
+// comesBackAs is comesBack for a full definition; an empty one means no disk.
 func (e detachSteps) comesBackAs(in *input, definition string) error {
 	if definition == "" {
 		return nil

@@ -13,8 +13,7 @@ import (
 type reserveSteps struct{ *env }
 
 // stepReserve reserves the volume for the instance: the registry checks the site's rules, and
-// gives the volume to no other instance. The step precedes all steps that use the image; its undo
-// follows their undos.
+// gives the volume to no other instance. The step precedes all steps that use the image.
 func (e reserveSteps) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		if err := e.checkAttachBesideMoves(ctx, in); err != nil {

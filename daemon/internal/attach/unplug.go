@@ -28,8 +28,8 @@ func (e *env) unplug(ctx context.Context, in *input) error {
 	return e.unplugAfter(ctx, in, func(*view) error { return nil })
 }
 
-// unplugAfter does the same as unplug, and calls the function asking before the first request to
-// each process. If asking fails, there is no request.
+// unplugAfter is unplug, and calls asking before the first request to each process. If asking
+// fails, there is no request.
 func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package diskspec defines the disk of a domain for an attachment, and checks whether a disk of
-// the domain matches an attachment. It does not know why or when volumes are attached.
+// the domain matches an attachment.
 package diskspec
 
 import (
@@ -12,10 +12,10 @@ import (
 )
 
 // New returns the disk for an attachment of a volume. chain has the images of the volume, top
-// first, and at least one. The serial of the disk is the volume's id; a guest finds the first 20
-// characters of the serial under /dev/disk/by-id. slot, if not nil, has the definition of the
-// previous disk at this device: the new disk gets its settings, and also its serial, unless that
-// serial was the id of the previous volume.
+// first, and at least one. The disk's serial is the volume's id; a guest finds its first 20
+// characters under /dev/disk/by-id. slot, if not nil, has the definition of the previous disk at
+// this device: the new disk gets its settings, and also its serial, unless that serial was the id
+// of the previous volume.
 func New(volumeID string, at api.DiskAttachment, shareable bool, chain []hv.Image, slot *api.SlotDefinition) hv.DiskSpec {
 	spec := hv.DiskSpec{
 		Target: at.Device, Bus: BusOf(at.Device), Serial: volumeID, Image: chain[0],
