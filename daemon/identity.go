@@ -36,8 +36,7 @@ func thisHost(cfg *config.Config) (host, error) {
 
 // holdID gives the state directory the id of the certificate's host. It refuses the directory of
 // another host, because that host's journal and overlays are in it. It replaces an id that no
-// registry has ever seen: a daemon that was started before its certificate was installed has made
-// such an id.
+// registry has ever seen, which a daemon has made before its certificate was installed.
 func holdID(cfg *config.Config, id string) error {
 	path := idFile(cfg.StateDir)
 	kept, err := readID(path)

@@ -274,7 +274,7 @@ func (c connection) Run(ctx context.Context) error {
 }
 
 // after returns a handler that serves requests once ready is closed. systemd already accepts
-// requests at the socket; before the first attempt to connect to libvirt they would fail.
+// requests; before the first attempt to connect to libvirt they would fail.
 func after(ready <-chan struct{}, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {

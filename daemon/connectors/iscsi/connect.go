@@ -76,8 +76,8 @@ const (
 	loginWithin = 25 * time.Second
 )
 
-// login makes a session. An existing record of its portal is the operator's and may contain a
-// secret; a new one has the settings of /etc/iscsi/iscsid.conf.
+// login makes a session. An existing record of its portal is the operator's; a new one has the
+// settings of /etc/iscsi/iscsid.conf.
 func (i iscsi) login(ctx context.Context, p place, portal target.Address) error {
 	err := i.iscsiadm(ctx, p, portal)
 	if exitsWith(err, noRecord) {

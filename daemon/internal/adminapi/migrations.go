@@ -130,9 +130,9 @@ func (s *migrationAPI) list(w http.ResponseWriter, r *http.Request) error {
 	return routes.ListMigrations.Write(w, http.StatusOK, list)
 }
 
-// all returns this host's open migrations or, if all is true, all its migrations. If the registry
-// leads a move of several guests, this host's journal has at most a part of it: all returns the
-// move as the registry describes it, if the registry answers.
+// all returns this host's open migrations or, if all is true, all its migrations. A move that the
+// registry leads is as the registry describes it, if the registry answers: this host's journal has
+// at most a part.
 func (s *migrationAPI) all(ctx context.Context, all bool) ([]api.Migration, error) {
 	list, err := s.moves.List(ctx, all)
 	if err != nil || !s.uplink.Up() {

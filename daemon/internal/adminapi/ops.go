@@ -97,9 +97,8 @@ func OpenOps(runner *op.Runner) []api.Op {
 	return open
 }
 
-// watch streams the progress of a request. The first line has the present state, so a reader that
-// was cut off can ask again and misses nothing. The last line has the result: done, undone or
-// needs_operator.
+// watch streams the progress of a request. The first line has the present state, the last line the
+// result: done, undone or needs_operator.
 func (s *opAPI) watch(w http.ResponseWriter, r *http.Request) error {
 	o, err := s.requested(r.Context(), r.PathValue("op"))
 	if err != nil {

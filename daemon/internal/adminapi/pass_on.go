@@ -57,8 +57,7 @@ func decodeAndKeep(r *http.Request, v any) (*http.Request, error) {
 }
 
 // onShelf reports whether no host has the instance. It returns false for a request that this host
-// has already begun. It also returns false if the state is unknown; then the handler checks the
-// state.
+// has already begun, and if the state is unknown; then the handler checks it.
 func (s *passing) onShelf(ctx context.Context, opID, instance string) bool {
 	if instance == "" || s.begunHere(ctx, opID) {
 		return false
@@ -92,8 +91,7 @@ func (s *passing) proxied(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// fresh makes a route report this host to the registry first, so that the answer is current. If
-// the report fails, the registry's own answer shows why.
+// fresh makes a route report this host to the registry first, so that the answer is current.
 func (s *passing) fresh(route httpjson.Route) httpjson.Route {
 	next := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {

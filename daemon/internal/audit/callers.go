@@ -10,7 +10,7 @@ import (
 const mostCallers = 1000
 
 // Callers stores the callers of the latest ops for the registry's audit trail. It is only in
-// memory. The zero value is ready for use. It is safe for concurrent use.
+// memory. The zero value is ready, and safe for concurrent use.
 type Callers struct {
 	mu   sync.Mutex
 	byOp map[string]string

@@ -58,8 +58,8 @@ type Entry struct {
 }
 
 // Begin stores an event with the request's OpID. The outbox posts the event once the request has
-// ended, or after a restart of the daemon. If Begin fails, the event is not on disk; the entry may
-// still be ended.
+// ended, or after a restart of the daemon. If Begin fails, the event is not on disk. The entry may
+// be ended nevertheless.
 func (o *Outbox) Begin(e api.EventPost) (*Entry, error) {
 	sum := sha256.Sum256([]byte(e.OpID))
 	n := &Entry{outbox: o, file: filepath.Join(o.dir, hex.EncodeToString(sum[:])+suffix), event: e}

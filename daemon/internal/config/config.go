@@ -349,7 +349,7 @@ func (c *Config) WarnConnectors() (out []string) {
 }
 
 // Overlays returns the directory of this host's overlays. In a shared directory each host has its
-// own subdirectory, so that no two hosts use the same file.
+// own subdirectory.
 func (c *Config) Overlays() string {
 	if !c.OverlayDirShared {
 		return c.OverlayDir

@@ -81,8 +81,8 @@ type OwnDir struct {
 }
 
 // OwnDirs returns the directories of the daemon, outer ones first. With a shared overlay_dir it
-// includes this host's subdirectory once the host's id is known, and not the shared directory
-// itself, which is the operator's.
+// includes this host's subdirectory once the host's id is known, and not the operator's shared
+// directory.
 func (c *Config) OwnDirs() []OwnDir {
 	dirs := []OwnDir{{c.StateDir, 0o711, 0o002}}
 	if !c.OverlayDirShared || c.HostID != "" {

@@ -166,8 +166,7 @@ func CodeOf(err error) string {
 const maxMessageBytes = 2 << 10
 
 // ReadAnswer parses the answer to a request. It refuses an answer that is invalid for the verb,
-// but does not check whether the answer is true. If the answer is an error, ReadAnswer returns it
-// as an *Error.
+// but does not check whether the answer is true. It returns an error in the answer as an *Error.
 func ReadAnswer(in Request, text []byte) (Answer, error) {
 	var out Answer
 	dec := json.NewDecoder(bytes.NewReader(text))

@@ -122,9 +122,9 @@ func (r *Runner) RunText(ctx context.Context, pool string, text []byte) ([]byte,
 	return json.Marshal(out)
 }
 
-// turn waits until all earlier changing verbs on the request's volume have ended. An inspection
-// waits too, since an unfinished volume is neither absent nor complete, but no verb waits for an
-// inspection. An inspection of the pool waits for nothing.
+// turn waits until all earlier changing verbs on the request's volume have ended. An inspection of
+// a volume waits too, since an unfinished volume is neither absent nor complete, but no verb waits
+// for an inspection.
 func (r *Runner) turn(ctx context.Context, pool string, in Request) (release func(), err error) {
 	leave := func() {}
 	if in.Volume == "" {

@@ -29,8 +29,7 @@ var _ op.Journal = (*Journal)(nil)
 
 // Open opens the journal at path. If the journal is missing, it makes one with mode 0600. One
 // process at a time may have it open. On a full disk Open uses the space reserved in the directory
-// (atomicfile.Reserve): SQLite creates a file there, and without a daemon the operator could not
-// free space.
+// (atomicfile.Reserve): SQLite creates a file there.
 func Open(ctx context.Context, path string) (*Journal, error) {
 	j := &Journal{path: path}
 	err := atomicfile.UseReserve(path, sqlitedb.IsFull, func() (err error) {
@@ -54,8 +53,7 @@ func (j *Journal) MigratedFrom() string { return j.db.MigratedFrom }
 // Close closes the file. No other call may be in progress.
 func (j *Journal) Close() error { return j.db.Close() }
 
-// Probe stores an empty record, as a test of the journal. It does not use the space reserved for
-// records.
+// Probe stores an empty record, as a test of the journal, without the space reserved for records.
 func (j *Journal) Probe(ctx context.Context) error {
 	if err := j.db.Probe(ctx); err != nil {
 		return fmt.Errorf("probe the journal: %w", unavailable(err))

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package metrics has the daemon's metrics for Prometheus. Their names are part of the public
-// contract (docs/reference/metrics.md). Events are counted when they are reported. States are read
-// through Sources at a scrape.
+// contract (docs/reference/metrics.md). States are read through Sources at a scrape.
 package metrics
 
 import (

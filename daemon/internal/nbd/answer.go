@@ -10,7 +10,7 @@ import (
 )
 
 // answer reads one reply, or one chunk of a structured reply. After an error the connection must
-// end, because the start of the next reply is unknown.
+// end, because the next reply's start is unknown.
 func (e *Export) answer() error {
 	var magic uint32
 	if err := e.c.read(&magic); err != nil {

@@ -9,7 +9,7 @@ import (
 	"net"
 )
 
-// Range is a range of an export.
+// Range is a range of bytes.
 type Range struct {
 	Offset int64
 	Bytes  int64

@@ -20,7 +20,7 @@ import (
 const openTimeout = 5 * time.Second
 
 // StallTimeout is how long a server may take to read a request, and how long it may send nothing
-// while a request has no answer. A copy that ends because of it continues later where it stopped.
+// while a request has no answer.
 const StallTimeout = time.Minute
 
 const maxTransferBytes = 32 << 20

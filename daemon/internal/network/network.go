@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package network opens the image at an address: an export of an NBD server, or an RBD image,
-// which is served by NBD. It does not know what a copy is.
+// which is served by NBD.
 package network
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package osthread runs functions on their own kernel threads: credentials, Landlock domains and
-// the parents of processes belong to threads. It does not know what the functions do.
+// the parents of processes belong to threads.
 package osthread
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package process reads the processes of guests and of libvirt from the kernel. It does not ask
-// libvirt, because its results are the evidence for a check of libvirt's answers.
+// libvirt: its results check libvirt's answers.
 package process
 
 import (

@@ -34,8 +34,8 @@ import (
 	libvirthook "github.com/volferry/volferry/packaging/libvirt-hook"
 )
 
-// The packaged unit sets these environment variables to the sockets of the helpers. They are no
-// settings: without the unit the daemon needs no helpers.
+// The packaged unit sets these environment variables to the sockets of the helpers. Without the
+// unit the daemon needs no helpers.
 const (
 	EnvPrivileged = "VOLFERRYD_PRIVILEGED"
 	EnvDialer     = "VOLFERRYD_DIALER"

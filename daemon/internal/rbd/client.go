@@ -86,7 +86,7 @@ func (c *Client) Check(ctx context.Context, cluster string) error {
 	return c.withKey(ctx, medium.RBDImage{Cluster: cluster}, func(key *os.File) error { return c.Reach.Check(ctx, cluster, key) })
 }
 
-// Look describes the image at an address. It returns the errors of Reach.
+// Look describes the image at an address, with the errors of Reach.
 func (c *Client) Look(ctx context.Context, path string) (info Info, err error) {
 	err = c.with(ctx, path, func(image medium.RBDImage, key *os.File) error {
 		info, err = c.Reach.Look(ctx, image, key)

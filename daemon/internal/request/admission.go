@@ -83,8 +83,8 @@ type Admission struct {
 	Runner  *op.Runner
 	Journal op.Journal
 	Log     *slog.Logger
-	// Kinds are the kinds of the manager's ops, which are short. A request waits for such ops. If
-	// such an op waits for the operator, the operator's next request continues it.
+	// Kinds are the kinds of the manager's ops, which are short: a request waits for them, and
+	// continues those that wait for the operator.
 	Kinds []string
 	// Timeout is how long a request waits for a system that does not answer; 0 is DefaultTimeout.
 	Timeout time.Duration
@@ -212,7 +212,7 @@ func Known(ctx context.Context, r *op.Runner, opID string) (bool, error) {
 }
 
 // continueParked continues the manager's ops that wait for the operator and have one of these
-// keys: the operator's new request shows that the operator has dealt with them.
+// keys: the new request shows that the operator has dealt with them.
 func (a *Admission) continueParked(ctx context.Context, keys []string) {
 	for _, st := range a.Runner.Active() {
 		if st.State != op.StateNeedsOperator || !a.ours(st.Op.Kind) || !share(st.Op.Keys, keys) {

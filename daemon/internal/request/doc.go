@@ -2,5 +2,5 @@
 
 // Package request makes one durable op of a request under an op id, however often the request is
 // sent, and answers the caller if the op is refused. It defines the keys of all managers' ops, and
-// the names of the things that ops wait for. It does not know the ops' work.
+// the names of the things that ops wait for.
 package request

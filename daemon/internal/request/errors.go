@@ -121,9 +121,9 @@ func Lost(err error) bool {
 }
 
 // AsOfNow calls the registry with the op's epoch. If the host was fenced and has rejoined since,
-// it calls again with the present epoch, because only this host can report the outcome. The
-// registry answers not_found for an object that it took from the host. Do not use AsOfNow for a
-// call that acquires something. again makes the op id of the second call different.
+// it calls again with the present epoch, because only this host can report the outcome; the answer
+// for an object that the registry took from the host is not_found. Do not use AsOfNow for a call
+// that acquires something. again makes the op id of the second call different.
 func AsOfNow(epoch int64, now func() (int64, error), call func(epoch int64, again string) error) error {
 	err := call(epoch, "")
 	if api.CodeOf(err) != api.CodeStaleEpoch {

@@ -18,7 +18,7 @@ import (
 )
 
 // attempts is how many times a request is sent if its connection breaks before the answer, for
-// example because the answering program is restarted. Every request may be repeated.
+// example at a restart of the answering program. Every request may be repeated.
 const attempts = 3
 
 // ask sends a request, with file if that is not nil, to a socket. handedOver is the file of the

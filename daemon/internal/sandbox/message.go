@@ -4,8 +4,7 @@
 // connections to the registry and to NBD servers, images of Ceph clusters, the programs of storage
 // that libvirt does not manage, the inspection of other processes, checks of other users' rights,
 // and the installation of the hook. It also isolates the QEMU programs that read images from the
-// daemon's privileges. Eight small programs do this for the daemon. Without the unit the daemon
-// does it itself.
+// daemon's privileges. Eight small programs do this; without the unit the daemon does it itself.
 package sandbox
 
 import (

@@ -90,7 +90,7 @@ func unitEnded(err error) error {
 }
 
 // prepare sends the request to run the program. The program starts only after a second message
-// (callBegin), because a request may stay in the socket's queue until its caller has given up.
+// (callBegin): a request may stay in the socket's queue until its caller has given up.
 func (r *remoteProgram) prepare(ctx context.Context, c child.Command, held *os.File) error {
 	stdout, err := r.take(c.Stdout)
 	if err != nil {
@@ -206,8 +206,7 @@ func (r *remoteProgram) Ended() <-chan struct{} { return r.ended }
 func (r *remoteProgram) Err() error { return r.err }
 
 // RunProgram runs one of the named programs for the process at the other end of a connection, and
-// returns when the program has ended. It kills the program when that process dies, or closes the
-// connection.
+// returns when the program has ended. It kills the program at the end of the connection.
 func RunProgram(ctx context.Context, conn *net.UnixConn, programs []string, confine func(pid int) error) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	if err := checkPeer(conn); err != nil {

@@ -11,8 +11,7 @@ import (
 )
 
 // SecretFile returns an unnamed file in memory with a secret. A program gets the secret only
-// through this file, not through an argument, the environment, or a file that another user could
-// open.
+// through this file, not through an argument or the environment.
 func SecretFile(secret []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("secret", unix.MFD_CLOEXEC)
 	if err != nil {

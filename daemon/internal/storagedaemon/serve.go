@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package storagedaemon makes qemu-storage-daemon serve one image to this process by NBD, at a
-// socket without a name. It does not know the purpose of the image.
+// socket without a name.
 package storagedaemon
 
 import (

@@ -17,8 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Adopt makes a volume of an existing unused image of the given format. The image stays unchanged
-// and in place.
+// Adopt makes a volume of an existing unused image of the given format. The image does not change.
 func (m *Manager) Adopt(ctx context.Context, opID string, in api.VolumeAdopt) (api.Volume, error) {
 	st, err := m.perform(ctx, request.Request{
 		OpID: opID, Kind: kindAdopt, Body: in,
@@ -118,7 +117,7 @@ func (m *Manager) checkFree(ctx context.Context, l api.Location) error {
 }
 
 // checkAdoptable refuses an image in use. The image of a domain's disk must be adopted with its
-// instance, because only an attachment excludes a second writer.
+// instance: only an attachment excludes a second writer.
 func (m *Manager) checkAdoptable(ctx context.Context, name, path string) error {
 	err := m.env.checkUnused(ctx, path, "cannot adopt volume "+name)
 	var used *api.Error

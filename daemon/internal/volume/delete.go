@@ -45,9 +45,9 @@ type forcedDeleteBody struct {
 	Force  bool   `json:"force"`
 }
 
-// endParkedOps continues each of the volume's ops that wait for the operator, and waits for its
-// end, before the deletion begins. It returns an error if an op still cannot end. gone is true if
-// one of the ops was a deletion and has now succeeded.
+// endParkedOps continues the volume's ops that wait for the operator, and waits for their end. It
+// returns an error if an op still cannot end. gone is true if one of the ops was a deletion that
+// has now succeeded.
 func (m *Manager) endParkedOps(ctx context.Context, opID, ref string) (was api.VolumeRegister, gone bool, err error) {
 	known, err := request.Known(ctx, m.admission.Runner, opID)
 	if known || err != nil {

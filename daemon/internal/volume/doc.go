@@ -2,6 +2,6 @@
 
 // Package volume creates, adopts, resizes and deletes the volumes of this host, each by one
 // durable op: after a crash every volume has its bytes, and all bytes belong to a volume. It
-// chooses the pool and decides whether an image may be deleted. It does not change attachments or
-// move data (packages attach and migrate). DESIGN.md has every interruption of a resize.
+// chooses the pool and decides whether an image may be deleted. DESIGN.md has every interruption
+// of a resize.
 package volume

@@ -39,8 +39,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// lookAtImages reads every image once. warned has the last warning by volume id, so that the log
-// has each warning once.
+// lookAtImages reads every image once. warned has the last warning by volume id, to log it once.
 func (m *Manager) lookAtImages(ctx context.Context, warned map[string]string) {
 	id, err := m.host(ctx)
 	if err != nil {

@@ -20,9 +20,8 @@ type Config struct {
 	SharedPools []string
 }
 
-// Manager creates, adopts, resizes and deletes volumes. ref is a volume's id, name, or the
-// beginning of its id. A repeated request gets the same answer. A Manager is safe for concurrent
-// use.
+// Manager creates, adopts, resizes and deletes volumes. ref is an id, its beginning, or a name. A
+// repeated request gets the same answer. A Manager is safe for concurrent use.
 type Manager struct {
 	rules     location.Rules
 	shared    []string

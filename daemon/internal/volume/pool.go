@@ -15,8 +15,7 @@ import (
 
 // choosePool returns the caller's pool if it can hold the volume. Without a caller's pool it
 // returns the first capable pool with enough space. It tries the pools in the order of libvirt's
-// free space, and reads the directories of no more pools than necessary: a file server that does
-// not answer would block it.
+// free space, and reads no more directories than necessary: a silent file server would block it.
 func choosePool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate, ofDir func(string) (int64, error)) (hv.PoolInfo, error) {
 	if in.Pool != "" {
 		pool, err := namedPool(pools, typ, in)

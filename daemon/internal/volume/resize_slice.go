@@ -15,8 +15,8 @@ import (
 )
 
 // beginning resizes a volume that is only the first part of its image (api.Location.IsSlice): the
-// volume gets more of the image. The image does not change, only the size in the instance's
-// definition and in the registry. QEMU cannot enlarge the volume while its guest runs.
+// volume gets more of the image. Only the size in the instance's definition and in the registry
+// changes. QEMU cannot enlarge the volume while its guest runs.
 type beginning struct{ in *resizeInput }
 
 func (b beginning) check(ctx context.Context, e *env, foundBytes int64) error {

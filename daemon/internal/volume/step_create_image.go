@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// claimNote is an op's record about its new image. The op writes it when the image's place is seen
-// to be empty, and again when the image exists.
+// claimNote is an op's record about its new image. The op writes it before it makes the image, and
+// again when the image exists.
 type claimNote struct {
 	Ours bool `json:"ours"`
 	// Print is the fingerprint of the new image. It is empty until the fingerprint is known.

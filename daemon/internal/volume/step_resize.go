@@ -151,7 +151,7 @@ func (e *env) stepRecord() op.Step {
 }
 
 // makeLast makes the new size durable, which QEMU does not: a size in the registry must survive a
-// power cut. If a power cut has undone the growth, it first grows the image again.
+// power cut. If necessary, it first grows the image again.
 func (e *env) makeLast(ctx context.Context, in *resizeInput) error {
 	now, err := e.sizesNow(ctx, in)
 	if err == nil && now.image < in.SizeBytes {

@@ -109,9 +109,9 @@ type Heard[V any] struct {
 	Disagree error
 }
 
-// Agreed calls hear, which asks both witnesses, libvirt and the kernel, until they agree and no
-// call is unfinished. It returns libvirt's answer. If they do not agree in time, the outcome is
-// unknown. Errors are typed for the runner.
+// Agreed calls hear, which asks libvirt and the kernel, until they agree and no call is
+// unfinished. It returns libvirt's answer. Without agreement in time, the outcome is unknown.
+// Errors are typed for the runner.
 func Agreed[V any](ctx context.Context, p Retry, name string, hear func(context.Context) (Heard[V], error)) (view V, err error) {
 	var h Heard[V]
 	agreed, err := retry.Poll(ctx, p.Poll, p.Bound, func() (_ bool, err error) {

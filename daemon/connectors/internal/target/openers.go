@@ -15,8 +15,8 @@ import (
 )
 
 // Opener returns the number of a process that has one of these devices open, 0 for none; after an
-// error this is unknown. It does not check devices that the kernel has stacked on them, and
-// ignores processes that have a name in others.
+// error this is unknown. It ignores devices that the kernel has stacked on them, and processes
+// with a name in others.
 func Opener(devices []string, others ...string) (pid int, err error) {
 	numbers := map[uint64]bool{}
 	for _, path := range devices {

@@ -15,9 +15,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// connecting returns the pools that may be able to connect a volume at this path, and their
-// descriptions. Several pools may share a directory, such as udev's. It omits pools without a
-// description at present.
+// connecting returns the pools, with their descriptions, that may be able to connect a volume at
+// this path. Several pools may share a directory, such as udev's.
 func (h *Host) connecting(ctx context.Context, path string) (names []string, known map[string]connector.Pool) {
 	dir, name := filepath.Dir(path), filepath.Base(path)
 	if !strings.HasPrefix(path, "/dev/") || filepath.Clean(path) != path || connector.CheckVolumeName(name) != nil {

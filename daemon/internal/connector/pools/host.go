@@ -116,7 +116,7 @@ func (l *poolLook) result() (connector.Pool, error) {
 }
 
 // look returns the present inspection of a pool: the running one, a recent one, or a new one. No
-// caller's context ends it, because other callers wait for it too.
+// caller's context ends it: other callers wait for it too.
 func (h *Host) look(pool string) *poolLook {
 	h.mu.Lock()
 	defer h.mu.Unlock()
