@@ -57,8 +57,8 @@ func (tx migrationTx) stateBefore(ctx context.Context, id string) (state api.Mig
 }
 
 // Abandon ends an orphaned migration for an operator: as cancelled if in.Keep is src, as completed
-// if it is dst. It refuses to keep a dst that cannot be a whole copy. Only with EvenIfCorrupt does
-// it keep a dst that may mix two points in time.
+// if it is dst. It refuses to keep a dst that cannot be a whole copy. EvenIfCorrupt allows a dst
+// that may mix two points in time.
 func (s *Migrations) Abandon(ctx context.Context, call Call, ref string, in api.MigrationAbandon) (api.Migration, error) {
 	return mutateAudited(ctx, s.trail, call, "migration.abandon", "migration/"+validate.Clip(ref), []any{ref, in}, admitToken, func(ctx context.Context, tx *Tx) (api.Migration, error) {
 		if err := tx.CheckOperator("abandon a migration"); err != nil {
@@ -140,8 +140,8 @@ func dstMayBeWhole(state api.MigrationState) bool {
 const torn = "If the guest was not switched to it, dst has some of what the guest wrote since the start and lacks the rest, in no order: it may be a corrupt filesystem"
 
 // dstMayBeTorn reports whether dst may be neither the volume at one point in time nor the guest's
-// present disk. Until the op that completes the move begins, dst is a copy of the frozen src. From
-// then until the guest is switched to dst, dst is inconsistent.
+// present disk. From the start of the op that completes the move until the switch of the guest,
+// dst is inconsistent.
 func dstMayBeTorn(m api.Migration, before api.MigrationState) bool {
 	const offline = "offline"
 	switch {

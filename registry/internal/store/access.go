@@ -19,8 +19,8 @@ type Viewer struct{ HostID string }
 // Conditions on the rows that a host owns; the host's id is ?1.
 //
 // A host owns a volume if it has made or found it, has it at an instance, or shares the pool that
-// has it. It owns its instances, and the instances without a host that it had last or that an
-// operator asked it to take. It owns the migrations that it runs or that pause one of its guests.
+// has it. It owns its instances, and instances without a host that it had last or that an operator
+// asked it to take. It owns migrations that it runs or that pause one of its guests.
 const (
 	ownsVolume = `(v.host_id = ?1
 		OR EXISTS (SELECT 1 FROM attachments oa JOIN instances oi ON oi.id = oa.instance_id WHERE oa.volume_id = v.id AND oi.host_id = ?1)

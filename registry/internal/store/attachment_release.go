@@ -43,9 +43,8 @@ func (s *Attachments) Release(ctx context.Context, call Call, ref string, in api
 	})
 }
 
-// ForceDelete ends an attachment of a fenced host, for an operator, and returns it as it was. A
-// host that is not fenced must delete it itself: only the host can check whether the guest has the
-// disk.
+// ForceDelete ends an attachment of a fenced host, for an operator, and returns it as it was. Any
+// other host must delete it itself, and check whether the guest has the disk.
 func (s *Attachments) ForceDelete(ctx context.Context, call Call, ref string) (api.Attachment, error) {
 	return mutateAudited(ctx, s.trail, call, "attachment.force_delete", "attachment/"+validate.Clip(ref), ref, admitToken, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
 		if err := tx.CheckOperator("delete an attachment by force"); err != nil {
@@ -80,13 +79,12 @@ func (s *Attachments) ForceDelete(ctx context.Context, call Call, ref string) (a
 }
 
 // removeAttachment removes an attachment of a volume that is not in migration, and its slot. A
-// slot with a boot index stays, without a volume; known, unless nil, becomes its definition.
+// slot with a boot index stays, empty; known, unless nil, becomes its definition.
 func (tx *Tx) removeAttachment(ctx context.Context, h attachmentRow, known *api.SlotDefinition) error {
 	if err := tx.storeDetachedDisk(ctx, h, known); err != nil {
 		return err
 	}
-	// The volume's status follows from its attachments. Store the time of the change, which the
-	// attachment's row loses.
+	// Store the time of the change, which the attachment's row loses.
 	if err := tx.Exec(ctx, touchVolume, tx.At.UnixMicro(), h.VolumeID); err != nil {
 		return err
 	}

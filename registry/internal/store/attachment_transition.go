@@ -11,9 +11,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// attachmentNext has the states that may follow each state. An attachment is in error if its host
-// cannot tell whether the guest has the disk; the host may later find it in any of the states after
-// error.
+// attachmentNext has the states that may follow each state. In error, the host cannot tell whether
+// the guest has the disk; it may later find any of the states after error.
 var attachmentNext = map[api.AttachmentState][]api.AttachmentState{
 	api.AttachmentReserved:  {api.AttachmentAttaching},
 	api.AttachmentAttaching: {api.AttachmentAttached, api.AttachmentError},

@@ -40,8 +40,8 @@ type Attachments struct {
 	trail *Trail
 }
 
-// Each visits the attachments after a key. Attachments of one volume at one instance share a key:
-// one replaces the other in a move. A host sees only its own instances' attachments.
+// Each visits the attachments after a key. Attachments of one volume at one instance, which
+// replace each other in a move, share a key. A host sees only its own instances' attachments.
 func (s *Attachments) Each(ctx context.Context, filter AttachmentFilter, viewer Viewer, after string, do ledger.Visit[api.Attachment]) error {
 	return s.db.view(ctx, func(q ledger.Querier) (err error) {
 		if filter.Volume, err = resolveFilter(ctx, q, KindVolume, filter.Volume); err != nil {

@@ -39,24 +39,20 @@ type Trail struct {
 	postLimit, refusalLimit *ratelimit.Limit
 }
 
-// Events returns the events with sequence numbers above since, oldest first: up to 1000, and about
-// 1 MiB. An empty list means that there are no more.
+// Events is as in ledger.Ledger.
 func (s *Trail) Events(ctx context.Context, since int64) ([]api.Event, error) {
 	return s.db.ledger.Events(ctx, since)
 }
 
-// LastEvents returns the last n events with sequence numbers above since, oldest first. It returns
-// fewer if they exceed the size limit of Events.
+// LastEvents is as in ledger.Ledger.
 func (s *Trail) LastEvents(ctx context.Context, since int64, n int) ([]api.Event, error) {
 	return s.db.ledger.LastEvents(ctx, since, n)
 }
 
-// NextCommit returns a channel that is closed at the first commit after the call. To miss no event,
-// call it before Events and then wait.
+// NextCommit is as in ledger.Ledger.
 func (s *Trail) NextCommit() <-chan struct{} { return s.db.ledger.NextCommit() }
 
-// Verify checks the trail as of the call. It returns the number of events, or an error that names
-// the first changed or missing event. It cannot detect that the trail's end was cut off;
+// Verify is ledger.Ledger.VerifyAudit. It cannot detect that the trail's end was cut off;
 // Marks.Observe can.
 func (s *Trail) Verify(ctx context.Context) (int64, error) { return s.db.ledger.VerifyAudit(ctx) }
 
@@ -120,7 +116,7 @@ func checkEventPost(in api.EventPost) error {
 }
 
 // A caller may cause this many audited refusals at once, and then one per interval. The trail is
-// kept for ever, and a refused caller can try without limit.
+// kept for ever.
 const (
 	refusalsAtOnce = 20
 	refusalEvery   = 10 * time.Second
@@ -132,8 +128,8 @@ func newRefusalLimit() *ratelimit.Limit {
 
 // AuditRefusal adds a refused call to the trail, with the refusal as its result. It is for calls
 // that matter even when refused (fence, force, abandon), also before they reach the store. It
-// ignores failures of the registry. Above a limit per caller it omits refusals; the next refusal
-// in the trail has their number.
+// ignores failures of the registry. Above a limit per caller it omits refusals; the next one has
+// their number.
 func (s *Trail) AuditRefusal(ctx context.Context, call Call, what, object string, refusal error) error {
 	var e *api.Error
 	if !errors.As(refusal, &e) || e.Code == api.CodeRegistryUnavailable || e.Code == api.CodeInternal {

@@ -11,11 +11,10 @@ import (
 type Call struct {
 	// Who names the caller in the audit trail.
 	Who string
-	// Caller is a name that is the same for all calls of one caller, for limits per caller. ""
-	// means Who.
+	// Caller names the caller for limits, the same in all its calls. "" means Who.
 	Caller string
-	// Key is the Idempotency-Key of the request, "" for none. An op with several requests gives
-	// each request its own key. Each host has its own namespace of keys.
+	// Key is the Idempotency-Key of the request, "" for none. An op with several requests has a
+	// key for each. Each host has its own namespace of keys.
 	Key string
 	// Host is the calling daemon's host, nil for an operator. The store refuses the change with
 	// stale_epoch if the host has been fenced since, and with not_your_host if the object is
@@ -27,8 +26,8 @@ type Call struct {
 type HostToken struct {
 	ID    string
 	Epoch int64
-	// Local means that the daemon connected as an administrator of the registry's machine. It may
-	// then also pause guests of other hosts.
+	// Local means that the daemon connected as an administrator of the registry's machine, who may
+	// also pause guests of other hosts.
 	Local bool
 }
 

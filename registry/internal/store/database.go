@@ -28,8 +28,7 @@ type DB struct {
 	now         func() time.Time
 }
 
-// Close finishes the started changes, ends the writer, and closes the file. Later requests get
-// registry_unavailable.
+// Close finishes the started changes and closes the file. Later requests get registry_unavailable.
 func (s *DB) Close() error {
 	if err := errors.Join(s.ledger.Close(), s.sqlite.Close()); err != nil {
 		return fmt.Errorf("close registry: %w", err)

@@ -14,9 +14,9 @@ import (
 )
 
 // Fence records an operator's statement that the host cannot touch any volume any more. It
-// increments the host's epoch, which makes the host's later requests stale. It sets the host's
-// open migrations to orphaned; all locks stay. Another fence of a fenced host ends a rejoin in
-// progress. If the host currently reports, Fence returns a conflict unless in.EvenIfUp is set.
+// increments the host's epoch, which makes the host's later requests stale, and sets its open
+// migrations to orphaned; all locks stay. Another fence ends a rejoin in progress. If the host
+// currently reports, Fence returns a conflict unless in.EvenIfUp is set.
 func (s *Hosts) Fence(ctx context.Context, call Call, ref string, in api.HostFence) (api.Host, error) {
 	return mutateAudited(ctx, s.trail, call, "host.fence", "host/"+validate.Clip(ref), []any{ref, in}, admitFence, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		moves := migrationTx{tx}
@@ -59,8 +59,8 @@ func admitFence(ctx context.Context, db *DB, tx *Tx) error {
 	return nil
 }
 
-// checkSilent refuses to fence a host that currently reports or waits for tasks, because the
-// operator may have given the wrong name. in.EvenIfUp confirms the name.
+// checkSilent refuses to fence a host that currently reports or waits for tasks, because the name
+// may be wrong; in.EvenIfUp confirms it.
 func (s *Hosts) checkSilent(host hostcache.Row, in api.HostFence) error {
 	last, seen := s.db.hosts.LastSeen(host.ID)
 	if !seen || host.Fenced || in.EvenIfUp || !s.db.isUp(host.ID, last) {

@@ -100,8 +100,8 @@ func stillHas(host hostcache.Row, what string, names []string, advice string) er
 }
 
 // heirOf selects another host that reaches a volume of host ?1, NULL if there is none. Only the
-// lost host has reported the volume's path, so an heir gets the volume only at the path that the
-// heir's own pool implies or, in a pool of devices, in the directory of the pool.
+// lost host has reported the path, so an heir gets the volume only at its own pool's path for it
+// or, in a pool of devices, in the pool's directory.
 var heirOf = `(SELECT p.host_id FROM pools p JOIN hosts h ON h.id = p.host_id JOIN locations l ON l.pool = p.name
 	WHERE l.volume_id = volumes.id AND l.migration_id IS NULL AND l.scope = 'shared' AND p.shared = 1 AND p.host_id <> ?1
 		AND (l.path = '' OR p.path <> '' AND CASE WHEN p.type IN ('dir', 'fs', 'netfs', 'vstorage')

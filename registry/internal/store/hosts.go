@@ -80,8 +80,8 @@ func (s *Hosts) Waits(hostID string) { s.db.hosts.Touch(hostID, s.db.now()) }
 func (s *Hosts) BrokeOff(hostID string) { s.db.hosts.NoteBreak(hostID, s.db.now()) }
 
 // CheckHeard refuses a host that has not reported since the registry started: the host may not
-// know of the restart, and must report first. A database restored from a backup accepts no
-// reports, so CheckHeard then allows every host.
+// know of the restart. A database restored from a backup accepts no reports, so CheckHeard then
+// allows every host.
 func (s *Hosts) CheckHeard(host api.Host) error {
 	if s.db.history.Restored() || s.db.hosts.WasCompared(host.ID) {
 		return nil

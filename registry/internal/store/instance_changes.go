@@ -147,9 +147,9 @@ type Forget struct {
 	Force bool
 }
 
-// Forget removes an instance from the registry and returns it as it was. The instance's volumes
-// stay, and a volume without another attachment becomes available. A host that forgets its own
-// instance must have checked the disks.
+// Forget removes an instance from the registry and returns it as it was. Its volumes stay,
+// available without another attachment. A host that forgets its own instance must have checked the
+// disks.
 func (s *Instances) Forget(ctx context.Context, call Call, ref string, how Forget) (api.Instance, error) {
 	return Mutate(ctx, s.db, call, "instance.forget", []any{ref, how.WithDefinition}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
 		rules := instanceForgetTx{tx}
@@ -196,8 +196,8 @@ func (s *Instances) Forget(ctx context.Context, call Call, ref string, how Forge
 	})
 }
 
-// check refuses an instance with a volume that another host reaches: the instance's domain would
-// still name the volume's disk, and another host would not know this when it attaches the volume.
+// check refuses an instance with a volume that another host reaches: another host would attach the
+// volume without knowing of this instance's domain.
 func (tx instanceForgetTx) check(ctx context.Context, i api.Instance) error {
 	if i.State == api.InstanceShelvedOffloaded {
 		return nil
@@ -297,9 +297,8 @@ func (tx adoptionTx) adoptShared(ctx context.Context, in api.InstanceRegister, v
 	return rules.checkAttachReach(ctx, w, hostID)
 }
 
-// shareDisk advises how to make a disk shareable. No command changes a disk's definition, but
-// attaching a multiattach volume defines a shareable disk. A root disk must not be detached for
-// this, because it would lose its boot index.
+// shareDisk advises how to make a disk shareable. Attaching a multiattach volume defines a
+// shareable disk. A root disk must not be detached for this: it would lose its boot index.
 func shareDisk(instance, volume string, d api.AdoptedDisk) string {
 	if api.IsRoot(d.BootIndex) {
 		return fmt.Sprintf("it has to have <shareable/> in a definition that you give to `virsh define` with the instance off, for which no command of virsh or volferryctl is enough (`%s` prints it); then adopt it again",

@@ -23,7 +23,7 @@ type reported struct {
 }
 
 // storeInstances stores the reported instances. It returns the running instances that the host
-// does not have. An unchanged report costs one query, whatever its length.
+// does not have. An unchanged report costs one query.
 func (tx reportTx) storeInstances(ctx context.Context, in api.HostReport) (foreign []string, err error) {
 	scan := ledger.ScanInto(func(r *reported) []any { return []any{&r.id, &r.note, &r.state, &r.standstill, &r.differs, &r.own} })
 	rows, err := ledger.QueryAll(ctx, tx, scan, "SELECT i.id, i.note, i.state, i.standstill, i.differs, "+instanceHostID+" = ?1 FROM instances i WHERE i.host_id = ?1", in.ID)
@@ -68,9 +68,8 @@ func (tx reportTx) storeInstance(ctx context.Context, was reported, i api.Instan
 	return tx.Exec(ctx, "UPDATE instances SET state = ?, standstill = ?, note = ?, differs = ?, updated_us = ? WHERE id = ?", state, i.Standstill, i.Note, i.Differs, tx.At.UnixMicro(), i.ID)
 }
 
-// noteRanOn records that a guest runs although a move has suspended it and has not resumed any
-// guest yet. Another program has resumed the guest, and the saved memory of the other guests is
-// older than its writes (workflow.Pauses.Permit).
+// noteRanOn records that another program has resumed a guest of a move that has resumed no guest
+// yet: the saved memory of the other guests is older than its writes (workflow.Pauses.Permit).
 func (tx reportTx) noteRanOn(ctx context.Context, instanceID string) error {
 	type resting struct {
 		migration, state, phase, name, host string

@@ -135,9 +135,8 @@ func scanSlot(row ledger.Scanner) (slot, error) {
 }
 
 // CheckNoSplitBrain refuses a change of an instance, named by verb, while the instance runs on a
-// host other than its own, hostID ("" if no host has it): an operator may have migrated the guest
-// with virsh, or started a copy of its definition. A change that frees the instance's volumes or
-// changes its disks would then cause two writers.
+// host other than its own, hostID ("" if no host has it): a change that frees the instance's
+// volumes or changes its disks would cause two writers.
 func (tx *Tx) CheckNoSplitBrain(verb, instanceID, hostID string) error {
 	other := tx.hosts.SplitBrain(instanceID, hostID)
 	if other == "" {
@@ -148,7 +147,7 @@ func (tx *Tx) CheckNoSplitBrain(verb, instanceID, hostID string) error {
 }
 
 // noteSplitBrain sets the note of an instance that runs on a host that does not have it. It
-// replaces the note of the instance's own host, which only sees that the domain is off.
+// replaces the note of the instance's own host.
 func (s *Instances) noteSplitBrain(i *api.Instance) {
 	if other := s.db.hosts.SplitBrain(i.ID, i.Host); other != "" {
 		i.Note = "it runs on host " + other + ", which does not have it"

@@ -49,9 +49,8 @@ func InSharedPool(ctx context.Context, q ledger.Querier, hostID string, l api.Lo
 }
 
 // basesReachedBy returns the SQL condition that host hostID reaches every base image of a linked
-// clone of host ownerID: both hosts share the base image's pool at the same path. A clone in a
-// shared pool over a local base image is complete on one host only. The arguments are SQL
-// expressions for the two ids and the clone's backing.
+// clone of host ownerID: both hosts share the base image's pool at the same path. The arguments
+// are SQL expressions for the two ids and the clone's backing.
 func basesReachedBy(hostID, ownerID, backing string) string {
 	return fmt.Sprintf(`NOT EXISTS (SELECT 1 FROM json_each(CASE %[3]s WHEN '' THEN '[]' ELSE %[3]s END) base WHERE NOT EXISTS (
 		SELECT 1 FROM pools hp JOIN pools op ON op.name = hp.name AND op.path = hp.path
@@ -65,7 +64,7 @@ var reachesQuery = `SELECT EXISTS (SELECT 1 FROM pools WHERE host_id = ?1 AND na
 
 // Reaches reports whether a host reaches the bytes at a location of ownerID: the host is the
 // owner, or it also has the shared pool of the location and of all base images. Only the owner
-// reaches an export over TCP, because hosts do not report whether they can connect.
+// reaches an export over TCP: hosts do not report whether they can connect.
 func Reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope string, l api.Location) (yes bool, err error) {
 	switch {
 	case scope != scopeShared:
@@ -107,8 +106,7 @@ func InsertLocation(volumeID, migrationID, scope string, l api.Location) ledger.
 }
 
 // checkPoolReported refuses a pool that the host has not reported, because its sharing and
-// properties are unknown. A host that has just made the pool must report it and repeat the
-// request.
+// properties are unknown. A host must report a new pool first.
 func (tx *Tx) checkPoolReported(ctx context.Context, hostID string, l api.Location) error {
 	if l.Pool == "" {
 		return nil
@@ -145,9 +143,8 @@ func inItsPool(ctx context.Context, q ledger.Querier, hostID string, l api.Locat
 	return l, nil
 }
 
-// holderQuery looks up the path and the name in the pool separately, because each has its own
-// index. The same path on two hosts is one location, unless one of the hosts has its own pool at
-// that path.
+// holderQuery looks up path and name separately, because each has its own index. The same path on
+// two hosts is one location, unless one of the hosts has its own pool at that path.
 const holderQuery = `SELECT v.name, COALESCE(l.migration_id, '') FROM (
 		SELECT volume_id, migration_id FROM locations
 		WHERE path <> '' AND path = ?2 AND (scope = ?1 OR (scope = 'shared' AND ?3 = '') OR (?1 = 'shared' AND pool = ''))

@@ -16,8 +16,8 @@ import (
 )
 
 // Register locks a volume for a migration and reserves its dst, before the host changes anything.
-// If a host has the volume at an instance, Register also reserves a second attachment at dst. If
-// the migration id was used before, it returns the existing migration.
+// If a host has the volume at an instance, Register also reserves a second attachment at dst. It
+// returns an existing migration with this id.
 func (s *Migrations) Register(ctx context.Context, call Call, in api.MigrationRegister) (api.Migration, error) {
 	if err := checkMigration(in); err != nil {
 		return api.Migration{}, err
@@ -118,7 +118,7 @@ func (tx migrationTx) checkMigratable(ctx context.Context, v api.Volume, hostID 
 }
 
 // checkMigratableUnheld is checkMigratable for a volume that no host has at an instance. Its
-// attachments do not change: they follow the volume to its new location.
+// attachments follow the volume to its new location.
 func (tx migrationTx) checkMigratableUnheld(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
 	switch {
 	case in.SrcAttachmentID != "":

@@ -91,7 +91,7 @@ func (tx migrationTx) checkOwner(ctx context.Context, m api.Migration, in api.Mi
 }
 
 // checkState refuses a transition that the present state does not allow. done means that the same
-// op has already made the transition, and lost the answer.
+// op has already made the transition.
 func (tx migrationTx) checkState(ctx context.Context, m api.Migration, in api.MigrationTransition) (done bool, err error) {
 	var op string
 	if err := tx.QueryRowContext(ctx, "SELECT op_id FROM migrations WHERE id = ?", m.ID).Scan(&op); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// open reports whether a migration in this state still has its volume's lock and its dst. An
-// orphaned migration has both.
+// open reports whether a migration in this state, such as orphaned, still has its volume's lock
+// and its dst.
 func open(state api.MigrationState) bool { return !state.Final() }
 
 // MigrationOpen is the SQL condition that migration m is open. The partial index that serves as the
@@ -160,12 +160,11 @@ type Progress struct {
 }
 
 // Of returns the last reported phase, progress and rate of a migration; false if there is none.
-// These values are in memory only and may be older than the stored state. For state and locations
-// use Migrations.Get.
+// They may be older than the stored state. For state and locations use Migrations.Get.
 func (s *Progress) Of(id string) (api.Migration, bool) { return s.db.hosts.Progress(id) }
 
-// Next returns a channel that is closed at the next report of migrations after the call. To
-// miss no report, call it before Of and then wait.
+// Next returns a channel that the next report of migrations closes. To miss none, call it before
+// Of and then wait.
 func (s *Progress) Next() <-chan struct{} { return s.changed.Wait() }
 
 func (s *Progress) cache(ctx context.Context, in api.HostReport) error {

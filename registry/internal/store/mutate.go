@@ -33,7 +33,7 @@ func Mutate[T any](ctx context.Context, db *DB, call Call, what string, request 
 }
 
 // The changes of one host may add this much to the trail and the kept answers, at once and per
-// second. It is enough to adopt 500 instances with 20 disks each at once.
+// second. It suffices to adopt 500 instances with 20 disks each.
 const (
 	changeBytesAtOnce    = 64 << 20
 	changeBytesPerSecond = 16 << 10

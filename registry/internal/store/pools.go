@@ -58,8 +58,8 @@ func (s *Pools) All(ctx context.Context) ([]api.Pool, error) {
 	return ledger.ReadAll(ctx, s.db.sqlite.Read, s.scan, poolQuery+" ORDER BY p.name, h.name")
 }
 
-// Get returns the pool called name on the host that hostRef names. hostRef may be empty if only
-// one host has the pool, or if the pool is shared.
+// Get returns the pool called name on the host that hostRef names. hostRef may be empty for the
+// pool of one host, or a shared pool.
 func (s *Pools) Get(ctx context.Context, name, hostRef string) (api.Pool, error) {
 	host := ""
 	if hostRef != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// The checks in this file refuse an operator's request that the host would refuse, at once and even
-// while the host is away. They decide nothing: the host's transactions check the same rules.
+// The checks in this file refuse an operator's request that the host would refuse, at once and
+// even while the host is away. They decide nothing: the host's transactions check the same rules.
 
 // CheckCreate refuses a volume that the host cannot make.
 func (s *Volumes) CheckCreate(ctx context.Context, in api.VolumeCreate, hostID string) error {

@@ -46,8 +46,8 @@ type mover struct {
 
 // Movers returns the ids of the hosts that can move an unheld volume to a pool, or to a path if
 // toPool is empty, best first. These hosts reach both locations, and as many as possible of the
-// other volumes of the volume's instances. Otherwise a move could scatter the volumes of a shelved
-// instance, so that no host can unshelve it.
+// other volumes of the volume's instances: otherwise no host might be able to unshelve an
+// instance.
 func (s *Volumes) Movers(ctx context.Context, volumeID, toPool string) ([]string, error) {
 	return ledger.View(ctx, s.db.sqlite.Read, func(q ledger.Querier) ([]string, error) {
 		scan := ledger.ScanInto(func(m *mover) []any { return []any{&m.hostID, &m.hasPool, &m.unreached} })

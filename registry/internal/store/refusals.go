@@ -65,8 +65,8 @@ func stopAdvice(instance string, state api.InstanceState) string {
 	return "it has to be stopped or shelved_offloaded"
 }
 
-// instanceLock is the lock of an instance: its reason, "" if it is not locked, and the migration
-// that holds it, "" for an operator.
+// instanceLock is an instance's lock: its reason, "" for none, and the migration that holds it, ""
+// for an operator.
 type instanceLock struct{ reason, op string }
 
 func lockOf(i api.Instance) instanceLock { return instanceLock{i.LockReason, i.LockedBy} }

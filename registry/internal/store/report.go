@@ -192,9 +192,8 @@ func (s *Reports) storeHost(ctx context.Context, tx *Tx, in api.HostReport) (hos
 	return tx.hostRow(ctx, in.ID)
 }
 
-// nameTaken returns the refusal of a host because another id has its name: another machine, or
-// this machine before it was reinstalled. If the other host reports right now, it is another
-// machine.
+// nameTaken returns the refusal of a host because another id has its name: another machine, which
+// may report right now, or this machine before it was reinstalled.
 func (s *Reports) nameTaken(ctx context.Context, tx *Tx, name string) error {
 	h, err := scanHostRow(tx.QueryRowContext(ctx, hostQuery+" WHERE name = ?", name))
 	if err != nil {
@@ -232,6 +231,5 @@ func (tx reportTx) audit(ctx context.Context, was, now hostcache.Row) error {
 	})
 }
 
-// Invalidate makes the store write each host's next report, even if it is the same as the
-// last one.
+// Invalidate makes the store write each host's next report, even if unchanged.
 func (s *Reports) Invalidate(hostIDs ...string) { s.db.hosts.Invalidate(hostIDs...) }

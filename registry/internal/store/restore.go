@@ -13,16 +13,15 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// epochsOfTimeline bounds the epochs of a host in one timeline. The epochs of a new timeline,
-// after a restore from a backup, begin above all epochs that hosts may have got since the backup.
+// epochsOfTimeline bounds the epochs of a host in one timeline. The epochs of a new timeline begin
+// above all epochs that hosts may have got since the backup.
 const epochsOfTimeline = 1 << 20
 
-// RestoreAcceptance is an operator's statement that the restored database was compared with the
-// hosts.
+// RestoreAcceptance states that an operator has compared the restored database with the hosts.
 type RestoreAcceptance struct {
 	Evidence string
-	// WithoutProof accepts a restore that no host's mark proves. Without it AcceptRestore refuses,
-	// because acceptance renews every epoch and repairs nothing.
+	// WithoutProof accepts a restore that no host's mark proves. Without it AcceptRestore refuses:
+	// it would renew every epoch and repair nothing.
 	WithoutProof bool
 }
 
@@ -91,8 +90,7 @@ func (s *Marks) renewEpochs(ctx context.Context, tx *Tx, timeline int64) error {
 
 // CheckNotBehind refuses to give a volume to a host while another host that reaches the volume has
 // not rejoined since the database was restored from a backup: that host may have got the volume
-// after the backup. A host that rejoins releases such volumes. An operator who fences a host
-// states that it cannot touch them.
+// after the backup. A host that rejoins releases such volumes; a fenced host cannot touch them.
 func (tx *Tx) CheckNotBehind(ctx context.Context, verb, volume string, l api.Location, hostID string) error {
 	behind, err := tx.hostsBehind(ctx)
 	if err != nil {

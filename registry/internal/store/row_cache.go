@@ -39,7 +39,7 @@ func (c *rowCache) Reset() {
 	clear(c.attachments)
 }
 
-// hostRows caches rows of hosts. A change of a host must call invalidate first.
+// hostRows caches rows of hosts. Call invalidate before a change of a host.
 type hostRows struct {
 	byID   map[string]hostcache.Row
 	byName map[string]hostcache.Row
@@ -65,8 +65,8 @@ func (h *hostRows) invalidate() {
 const maxAttachments = 4096
 
 // attachmentCache caches attachments without a migration by id, as attachmentRowQuery reads them.
-// A daemon changes one attachment several times in succession, and the read is most of the cost of
-// each change.
+// A daemon changes one attachment several times in succession, and the read is most of each
+// change's cost.
 //
 // Every statement except those in keepsAttachments empties the cache.
 type attachmentCache map[string]attachmentRow

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Pools are the pools of hosts.
+// Pools are the hosts' pools.
 type Pools struct {
 	db     *DB
 	shared map[string][]string
@@ -28,8 +28,8 @@ func (s *Pools) trusted(reported []api.Pool, hostID, hostName string) []api.Pool
 	return pools
 }
 
-// mayShare reports whether the site lets the host share pools of this name. A pool without a
-// list of hosts may be shared by every host.
+// mayShare reports whether the site lets the host share pools of this name. Without a list of
+// hosts every host may share it.
 func (s *Pools) mayShare(pool, hostID, hostName string) bool {
 	if s.shared == nil {
 		return true
@@ -38,8 +38,8 @@ func (s *Pools) mayShare(pool, hostID, hostName string) bool {
 	return named && (hosts == nil || slices.Contains(hosts, hostName) || slices.Contains(hosts, hostID))
 }
 
-// unshare marks stored pools as not shared if the site does not allow, or no longer allows, the
-// sharing. Otherwise it would last until the host's next report.
+// unshare marks stored pools as not shared if the site no longer allows the sharing, which would
+// last until the host's next report.
 func (s *Pools) unshare(ctx context.Context) error {
 	if s.shared == nil {
 		return nil
@@ -71,8 +71,7 @@ type SharedPools struct {
 	// AnyHost has the pools that the configuration names without hosts.
 	AnyHost []string
 	// Reported has the pools that hosts report as shared and the configuration does not confirm.
-	// If Confirmed is false, they count as shared. If it is true, they do not, and each is listed
-	// with its host.
+	// They count as shared unless Confirmed is true; then each is listed with its host.
 	Reported []string
 }
 
@@ -111,8 +110,8 @@ const inPool = `SELECT id FROM locations WHERE scope = ?1 AND pool = ?2 AND pool
 // pool. A volume may be older than the sharing: a pool becomes shared when a second host reports
 // it.
 //
-// Two hosts may each have a volume of the same name there. The second of these volumes stays in its
-// host's scope, so that no other host gets it, and the audit trail names it.
+// If two hosts have volumes of one name there, the second stays in its host's scope, so that no
+// other host gets it, and the audit trail names it.
 func (tx poolTx) shareLocations(ctx context.Context, hostID string, pools []api.Pool) error {
 	for _, p := range pools {
 		if !p.Shared {
@@ -142,10 +141,9 @@ func (tx poolTx) nameLocations(ctx context.Context, hostID string, pools []api.P
 	return nil
 }
 
-// isOfFiles reports whether every file in the directory of the pool is in the pool, under its own
-// name. The directory of a pool of devices may have other devices: pools of disks and LUNs use
-// directories of the whole host, such as /dev, and libvirt does not know the thin volumes of a
-// volume group.
+// isOfFiles reports whether every file in the pool's directory is in the pool, under its own name.
+// The directory of a pool of devices may have other devices: pools of disks and LUNs use
+// directories of the whole host, and libvirt does not know thin volumes.
 func isOfFiles(p api.Pool) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, p.Type)
 }

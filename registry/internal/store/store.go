@@ -4,8 +4,8 @@
 // attachments, migrations, and their locks. It does not know HTTP, libvirt, or the bytes of
 // volumes. Package ledger makes each change durable, with its audit event and its answer.
 //
-// Every change is one transaction. A repeated request gets the same answer and is not carried out
-// again. An error is an *api.Error if the caller can act on it.
+// Every change is one transaction. A repeated request gets the same answer. An error is an
+// *api.Error if the caller can act on it.
 package store
 
 import (
@@ -41,7 +41,7 @@ type Store struct {
 }
 
 // Housekeep stores the state kept in memory, deletes expired answers, and shortens the database's
-// log. Call it periodically, and once before Close. A read-only store ignores it.
+// log. Call it periodically, and once before Close.
 func (s *Store) Housekeep(ctx context.Context) error {
 	if s.history.Restored() {
 		return nil
@@ -60,14 +60,11 @@ func (s *Store) Housekeep(ctx context.Context) error {
 
 // Options are the callbacks and settings of a Store.
 type Options struct {
-	// OnCommit, if not nil, is called after every commit with its number of changes and its
-	// duration. It must not block.
-	OnCommit func(changes int, took time.Duration)
-	// GatherFor bounds how long a commit waits for as many changes as the last commit had; 0
-	// disables the wait.
+	// OnCommit and GatherFor are as in ledger.Options.
+	OnCommit  func(changes int, took time.Duration)
 	GatherFor time.Duration
-	// OnReadOnly, if not nil, is called for every host that proves that the database was restored
-	// from a backup, with the reason that ReadOnly returns. It must not block.
+	// OnReadOnly, if not nil, is called with ReadOnly's reason for every host that proves a
+	// restore from a backup. It must not block.
 	OnReadOnly func(reason string)
 	// OnDoubt, if not nil, is called with the name of every host that begins to show a mark which
 	// this registry has neither issued nor signed. It must not block.
@@ -77,8 +74,7 @@ type Options struct {
 	// of sharing, which would give a host access to other hosts' volumes in a pool of that name.
 	// If SharedPools is nil, the store believes every host.
 	SharedPools map[string][]string
-	// FaultPoint, if not nil, is called where a test may stop the registry
-	// (ledger.Options.FaultPoint).
+	// FaultPoint is as in ledger.Options.
 	FaultPoint func(name string)
 }
 

@@ -175,8 +175,7 @@ func (tx typeTx) setPools(ctx context.Context, id string, pools []string) error 
 	return nil
 }
 
-// checkPoolsKnown refuses pools that no host has. Otherwise a misspelled name would stay
-// undetected until the first volume is made.
+// checkPoolsKnown refuses pools that no host has, such as misspelt names.
 func (tx typeTx) checkPoolsKnown(ctx context.Context, pools []string) error {
 	if len(pools) == 0 {
 		return nil

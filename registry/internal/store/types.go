@@ -68,7 +68,7 @@ func typeByRef(ctx context.Context, q ledger.Querier, ref string) (api.VolumeTyp
 	return typeByID(ctx, q, id)
 }
 
-// typeAllows reports whether volumes of the type may be in the pool; "" means in no pool.
+// typeAllows reports whether the type allows volumes in the pool, or in no pool ("").
 func typeAllows(t api.VolumeType, pool string) bool {
 	return len(t.Pools) == 0 || slices.Contains(t.Pools, pool)
 }

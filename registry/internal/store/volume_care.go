@@ -30,8 +30,7 @@ func (tx careTx) inCare(ctx context.Context, ref, verb string) (api.Volume, erro
 // inHand is OwnVolume for a change of the volume's bytes. It admits operators, and these hosts: a
 // host that has an instance with the volume (a reserved attachment does not count); the host that
 // has the volume in its care, while the volume is unheld; and a host that has taken a task about
-// the volume and has not answered it yet. Reaching the bytes is not enough: every host with the
-// shared pool does.
+// the volume and has not answered it yet.
 func (tx careTx) inHand(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.OwnVolume(ctx, ref, verb)
 	if err != nil || tx.host == nil || v.Unheld() && v.Host == tx.host.Name {

@@ -88,9 +88,9 @@ func volumeTaken(err error, id, name string) error {
 	return fmt.Errorf("store volume: %w", err)
 }
 
-// Update changes the name of a volume and whether it is bootable, also during a migration, because
-// neither touches the bytes. For an operator it also stores the identity of the volume's device,
-// unless the volume is being migrated.
+// Update changes the name of a volume and whether it is bootable, also during a migration. For an
+// operator it also stores the identity of the volume's device, unless the volume is being
+// migrated.
 func (s *Volumes) Update(ctx context.Context, call Call, ref string, in api.VolumeUpdate) (api.Volume, error) {
 	if in.Name != nil {
 		if err := validate.Name("volume name", *in.Name); err != nil {

@@ -19,7 +19,7 @@ type resizeTx struct{ *Tx }
 
 // BeginResize locks a volume that a host is about to make larger, and returns the volume.
 // EndResize by the same op, or a fence of the host, ends the lock. A host does one thing at a time
-// to a volume: a lock of its earlier op is stale, and the new op replaces it.
+// to a volume, so a new op replaces the stale lock of an earlier one.
 func (s *Volumes) BeginResize(ctx context.Context, call Call, ref string, in api.VolumeResizeBegin) (api.Volume, error) {
 	if err := validate.Required("op id", in.OpID); err != nil {
 		return api.Volume{}, err
@@ -152,9 +152,9 @@ func (tx resizeTx) endAll(ctx context.Context, hostID string) error {
 	return tx.Exec(ctx, "UPDATE volumes SET resize_op = '', resize_host = '' WHERE resize_host = ?", hostID)
 }
 
-// Grow stores the larger size of a volume's image that a host has seen, and returns the
-// volume. It refuses a smaller size: the missing part may be a guest's data. It refuses a volume in
-// migration, because dst was made for the old size.
+// Grow stores the larger size of a volume's image that a host has seen, and returns the volume. It
+// refuses a smaller size, which may lack a guest's data, and a volume in migration: dst has the
+// old size.
 func (s *Volumes) Grow(ctx context.Context, call Call, ref string, in api.VolumeGrow) (api.Volume, error) {
 	return Mutate(ctx, s.db, call, "volume.grow", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		resize := resizeTx{tx}

@@ -64,9 +64,8 @@ func (s *Volumes) Get(ctx context.Context, ref string, viewer Viewer) (api.Volum
 	return viewVisible(ctx, s.db, KindVolume, ref, viewer, volumeByID)
 }
 
-// attach sets the attachments of a volume, and the status and time that follow from them: an
-// available volume with attachments is reserved or in-use, and a volume that is made larger is
-// resizing.
+// attach sets a volume's attachments, and the status and time that follow from them: an available
+// volume with attachments is reserved or in-use.
 func attach(v *api.Volume, attachments []api.Attachment) {
 	v.Attachments = append(v.Attachments, attachments...)
 	for _, a := range attachments {

@@ -74,8 +74,8 @@ func Required(what, text string) error {
 	return Text(what, text)
 }
 
-// Word is Text, and also refuses a leading hyphen. Operators copy commands with names from libvirt
-// or a storage pool, and there a hyphen would begin an option.
+// Word is Text, and also refuses a leading hyphen. In a command that operators copy, a hyphen
+// would begin an option.
 func Word(what, text string) error {
 	if strings.HasPrefix(text, "-") {
 		return Invalid("the %s %s is not allowed: it begins with a hyphen, and commands would take it for an option; give it another name first", what, Quote(text))
