@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package history keeps the registry's history mark in memory. It detects that the database was
-// restored from a backup: then a host shows a mark that is not in this history. It does not access
-// the database. Package store decides which requests to refuse after a restore.
+// restored from a backup: then a host shows a mark that is not in this history. Package store
+// decides which requests to refuse after a restore.
 package history
 
 import (
@@ -15,8 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Shown is a mark (a position in the registry's history) that a host has shown and that is not in
-// this history.
+// Shown is a mark that a host has shown and that is not in this history.
 type Shown struct {
 	HostID, HostName string
 	Mark             api.RegistryMark
@@ -33,12 +32,12 @@ type History struct {
 	// database has them too.
 	proofs map[string]Shown
 	// doubts has marks outside of this history without this registry's signature, by host id. Such
-	// a mark counts only against the host that shows it.
+	// a mark counts only against its host.
 	doubts map[string]Shown
 }
 
-// New returns a history with the id and the timeline of the mark now, the key for signatures, and
-// the stored proofs that the database was restored from a backup.
+// New returns a history with now's id and timeline, the key for signatures, and the stored proofs
+// of a restore from a backup.
 func New(now api.RegistryMark, key []byte, proofs []Shown) *History {
 	h := &History{now: now, key: key, proofs: map[string]Shown{}, doubts: map[string]Shown{}}
 	for _, p := range proofs {
@@ -47,8 +46,8 @@ func New(now api.RegistryMark, key []byte, proofs []Shown) *History {
 	return h
 }
 
-// Newer compares two marks of the same registry: it returns a positive number if a is newer than
-// b, a negative number if b is newer, and 0 if they are equally old.
+// Newer compares two marks of a registry: it returns a positive number if a is newer, a negative
+// one if b is newer, else 0.
 func Newer(a, b api.RegistryMark) int {
 	return cmp.Or(cmp.Compare(a.Timeline, b.Timeline), cmp.Compare(a.Seq, b.Seq))
 }
@@ -113,8 +112,8 @@ func (h *History) ClearDoubt(hostID string) {
 	delete(h.doubts, hostID)
 }
 
-// BeginTimeline starts a timeline after a restore of the database. Marks that hosts have shown
-// before no longer count.
+// BeginTimeline starts a timeline after a restore of the database. Marks shown before no longer
+// count.
 func (h *History) BeginTimeline(timeline int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,8 +134,7 @@ func (h *History) NewestTimeline() int64 {
 	return timeline
 }
 
-// Reason returns why the registry is read-only and what the operator can do, "" if it is not
-// read-only.
+// Reason returns why the registry is read-only and what the operator can do, "" if it is not.
 func (h *History) Reason() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hostcache keeps in memory the reported values that change too often to be stored each
-// time, and remembers which reports are stored. It does not access the database and has no rules;
-// package store does.
+// time, and remembers which reports are stored.
 package hostcache
 
 import (
@@ -17,7 +16,7 @@ import (
 
 // A Cache has the values that change with every report: the time when a host was last seen, free
 // space of its pools, and progress of its migrations. It also has the rows of hosts as of the last
-// commit, so that an unchanged report does not read the database. It is safe for concurrent use.
+// commit, for unchanged reports. It is safe for concurrent use.
 type Cache struct {
 	mu              sync.Mutex
 	byID            map[string]*State
@@ -27,8 +26,8 @@ type Cache struct {
 	reporting map[string]chan struct{}
 }
 
-// BeginReport waits until no other report of the host is being stored, so that each host has at
-// most one report in the writer's queue. The caller must call end when the report is stored.
+// BeginReport waits until no other report of the host is being stored: each host has at most one
+// in the writer's queue. The caller must call end when the report is stored.
 func (c *Cache) BeginReport(ctx context.Context, id string) (end func(), err error) {
 	for {
 		c.mu.Lock()
@@ -184,8 +183,7 @@ func (c *Cache) WasCompared(id string) bool {
 	return s != nil && s.compared
 }
 
-// Put sets the row and the digest of a host as they are now stored. The writer calls it in the
-// order of its commits.
+// Put sets a host's stored row and digest. The writer calls it in the order of its commits.
 func (c *Cache) Put(row Row, digest string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,8 +227,8 @@ func (c *Cache) LastSeen(id string) (time.Time, bool) {
 	return s.LastSeen, true
 }
 
-// FillPool sets the last reported sizes and uses of a pool, and whether a later report lacked them.
-// It returns false if the host has not reported the pool since the start.
+// FillPool sets the last reported sizes and uses of a pool, and whether a later report lacked
+// them; false if the host has not reported it since the start.
 func (c *Cache) FillPool(hostID string, p *api.Pool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

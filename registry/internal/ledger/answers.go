@@ -18,19 +18,19 @@ import (
 type Request struct {
 	// Who names the caller in the audit trail.
 	Who string
-	// OpID is the Idempotency-Key of the request, "" for none. An op with several requests gives
-	// each request its own OpID.
+	// OpID is the Idempotency-Key of the request, "" for none. An op with several requests has an
+	// OpID for each.
 	OpID string
 	// Owner is a namespace of OpIDs. Requests with Owner "" share one namespace.
 	Owner string
-	// What names the kind of request, and Body has all its arguments. A repeated OpID must have the
-	// same What and Body.
+	// What names the kind of request, and Body has all its arguments; both are the same for a
+	// repeated OpID.
 	What string
 	Body any
 }
 
-// KeepAnswers is how long an answer is kept for a repeated request. It is longer than the expected
-// silence of any host with an unfinished op.
+// KeepAnswers is how long an answer is kept for a repeated request. No host with an unfinished op
+// is expected to be silent for so long.
 const KeepAnswers = 90 * 24 * time.Hour
 
 // maxHostAnswer bounds the kept answer to a host's request, in bytes: several times the largest

@@ -13,8 +13,8 @@ type Change struct {
 	*Tx
 	// At is the time of the change, for all its rows and events.
 	At time.Time
-	// HostName and Epoch are set if a host requests the change. They apply to audit events without
-	// their own.
+	// HostName and Epoch are set if a host requests the change. Audit events without their own get
+	// them.
 	HostName string
 	Epoch    int64
 
@@ -33,9 +33,9 @@ func (l *Ledger) NewChange(tx *Tx, req Request) *Change {
 }
 
 // Mutate makes a change, with its audit events, in one transaction, and keeps its answer for
-// repeated requests. admit may refuse the caller first. If the OpID was used for the same request,
-// Mutate returns the kept answer; for another request, idempotency_mismatch. Otherwise it calls
-// do. admit and do may run more than once; only the last run counts.
+// repeated requests. admit may refuse the caller first. For a used OpID, Mutate returns the same
+// request's kept answer, or else idempotency_mismatch. Otherwise it calls do. admit and do may run
+// more than once; only the last run counts.
 func Mutate[T any](ctx context.Context, l *Ledger, req Request, admit func(context.Context, *Change) error, do func(context.Context, *Change) (T, error)) (T, error) {
 	var answer, none T
 	hash, err := HashRequest(req.What, req.Body)

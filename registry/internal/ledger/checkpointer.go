@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// checkpointPages is the length of the log at the start of a checkpoint: 64 MiB. A longer log
-	// writes a page that changed several times only once, and makes the writer wait less often,
-	// but lookups of pages in it are slower.
+	// checkpointPages is the length of the log at the start of a checkpoint: 64 MiB. With a longer
+	// log a page that changed several times is written once, and the writer waits less often, but
+	// lookups of pages are slower.
 	checkpointPages = 16384
 	// pagesForWriter is how many remaining pages of the log the writer itself may copy.
 	pagesForWriter = 256
@@ -21,8 +21,8 @@ const (
 )
 
 // checkpointer keeps the log of commits (WAL) short. A checkpoint of 64 MiB takes as long as
-// hundreds of commits. So it runs concurrently with the writer, and the writer pauses only for the
-// pages that were added meanwhile.
+// hundreds of commits. So it runs concurrently, and the writer pauses only for the pages added
+// meanwhile.
 type checkpointer struct {
 	wal     *sqlitedb.Checkpointer
 	writer  *writer
@@ -50,8 +50,8 @@ func (c *checkpointer) run() {
 	for {
 		select {
 		case <-c.writer.checkpoint:
-			// A failed checkpoint is repeated after more changes. If the file cannot be written,
-			// the writer fails too, and reports it.
+			// A failed checkpoint is repeated after more changes. The writer fails too if the file
+			// cannot be written.
 			if pending, err := c.wal.Pending(ctx); err == nil && pending >= c.pages {
 				_ = c.checkpoint(ctx)
 			}

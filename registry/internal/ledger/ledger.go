@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ledger is the registry's database without its rules. One writer commits waiting changes
-// in groups, with the kept answers for repeated requests and the audit trail, a chain of hashes. It
-// knows the caller and the name of each change. It does not know volumes, hosts or permissions;
-// package store does.
+// in groups, with the kept answers for repeated requests and the audit trail, a chain of hashes.
+// It knows the caller and the name of each change, but not volumes, hosts or permissions.
 package ledger
 
 import (
@@ -71,8 +70,8 @@ func (l *Ledger) Submit(ctx context.Context, do func(context.Context, *Tx) error
 // waits for it.
 const deleteAtOnce = 2000
 
-// DeleteInBatches repeats a statement until it deletes fewer rows than its limit, which is its
-// last parameter. args are the parameters before the limit.
+// DeleteInBatches repeats a statement until it deletes fewer rows than its limit, the parameter
+// after args.
 func (l *Ledger) DeleteInBatches(ctx context.Context, query string, args ...any) error {
 	args = append(args[:len(args):len(args)], deleteAtOnce)
 	for {
@@ -109,8 +108,7 @@ func (l *Ledger) Probe(ctx context.Context) error {
 	return l.writer.pause(ctx, func() error { return l.db.Probe(ctx) })
 }
 
-// ResetStatements closes the writer's prepared statements and returns their texts, for tests. The
-// writer prepares them again as needed.
+// ResetStatements closes the writer's prepared statements and returns their texts, for tests.
 func (l *Ledger) ResetStatements(ctx context.Context) (queries []string, err error) {
 	err = l.writer.pause(ctx, func() (err error) {
 		queries, err = l.writer.statements.reset()
@@ -119,6 +117,6 @@ func (l *Ledger) ResetStatements(ctx context.Context) (queries []string, err err
 	return queries, err
 }
 
-// NextCommit returns a channel that is closed at the first commit after the call. To miss no event,
-// call it before Events and then wait.
+// NextCommit returns a channel that the next commit closes. To miss no event, call it before
+// Events and then wait.
 func (l *Ledger) NextCommit() <-chan struct{} { return l.commits.Wait() }

@@ -4,7 +4,7 @@ package ledger
 
 import "sync"
 
-// Notifier wakes all goroutines that wait for the next Announce. It is safe for concurrent use.
+// Notifier wakes all goroutines that wait for an Announce. It is safe for concurrent use.
 type Notifier struct {
 	mu   sync.Mutex
 	next chan struct{}

@@ -15,10 +15,10 @@ type Options struct {
 	// GatherFor bounds how long a commit waits for as many changes as the last commit had; 0
 	// disables the wait.
 	GatherFor time.Duration
-	// FaultPoint, if not nil, is called where a test may stop the program: with EVENT.before_commit
-	// when an audit event is written but not stored, and with EVENT.after_commit when it is on
-	// stable storage but not answered. EVENT is the name of the event and, for a change of state,
-	// the new state. FaultPoint need not return.
+	// FaultPoint, if not nil, is called where a test may stop the program: with
+	// EVENT.before_commit before an audit event is on stable storage, and with EVENT.after_commit
+	// before it is answered. EVENT is the event's name and, for a change of state, the new state.
+	// FaultPoint need not return.
 	FaultPoint func(name string)
 	// Cache, if not nil, is notified when cached rows may have changed.
 	Cache Cache
@@ -26,13 +26,13 @@ type Options struct {
 	Now func() time.Time
 }
 
-// A Cache keeps rows that changes have read, for later changes. Only the writer's goroutine calls
-// its methods; they must not block.
+// A Cache keeps rows that changes have read. Only the writer's goroutine calls its methods; they
+// must not block.
 type Cache interface {
 	// BeforeExec is called before a statement that may write.
 	BeforeExec(query string)
 	// Undo is called after one change was undone.
 	Undo()
-	// Reset is called after a whole transaction was, or may have been, undone.
+	// Reset is called after a whole transaction may have been undone.
 	Reset()
 }

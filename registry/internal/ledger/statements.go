@@ -17,8 +17,8 @@ type prepared struct{ *sql.Stmt }
 type statements struct {
 	db       *sql.DB
 	prepared map[string]prepared
-	// unknown has the unprepared queries of the running transaction: the transaction holds the only
-	// connection, so they cannot be prepared in it.
+	// unknown has the running transaction's queries that are not prepared yet: the transaction
+	// holds the only connection.
 	unknown map[string]struct{}
 }
 
@@ -26,8 +26,8 @@ func newStatements(db *sql.DB) *statements {
 	return &statements{db: db, prepared: map[string]prepared{}, unknown: map[string]struct{}{}}
 }
 
-// learn prepares, between two transactions, the unprepared queries of the last one. It ignores a
-// query that cannot be prepared: the query's caller has got the error.
+// learn prepares, between two transactions, the unprepared queries of the last one. It ignores
+// errors: the query's caller has got them.
 func (s *statements) learn(ctx context.Context) {
 	for query := range s.unknown {
 		if len(s.prepared) < maxStatements {

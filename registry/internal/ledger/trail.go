@@ -46,8 +46,8 @@ func (tx *Change) Audit(ctx context.Context, e api.Event) error {
 	return err
 }
 
-// AddEvent is Audit, and returns the event with the added values: its sequence number, caller and
-// epoch and, unless they were set, the time, op id, host and result.
+// AddEvent is Audit, and returns the event with its sequence number, caller and epoch and, unless
+// set before, time, op id, host and result.
 func (tx *Change) AddEvent(ctx context.Context, e api.Event) (api.Event, error) {
 	end, err := tx.End(ctx)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // Tx is the writer's transaction. Changes run in it one after the other, and each can be undone
-// alone. Its queries use prepared statements, so read all rows, or close them, before the same
-// query runs again.
+// alone. Its queries use prepared statements: read all rows, or close them, before the same query
+// runs again.
 type Tx struct {
 	tx         *sql.Tx
 	statements *statements
@@ -82,8 +82,8 @@ func (t *Tx) endChange(ctx context.Context, keep bool) error {
 	return nil
 }
 
-// errNeedsSavepoints means that a refused change has written, and without savepoints only the
-// whole transaction can be undone.
+// errNeedsSavepoints means that a refused change has written: without savepoints only the whole
+// transaction can be undone.
 var errNeedsSavepoints = errors.New("a change cannot be undone alone")
 
 func (t *Tx) runNoArgs(ctx context.Context, query string) error {

@@ -10,7 +10,7 @@ import (
 	"fmt"
 )
 
-// verifyPage is the number of events per read transaction. A long read transaction prevents the
+// verifyPage is the number of events per read transaction. A long transaction prevents the
 // database's log from being emptied.
 const verifyPage = 1000
 
@@ -23,8 +23,8 @@ func (l *Ledger) LastAudit() (AuditCheck, bool) {
 }
 
 // VerifyAudit verifies the hashes of the trail as of the call. It returns the number of events, or
-// an error that names the first changed or missing event. It cannot detect from the trail alone
-// that its stored end was cut off.
+// an error that names the first changed or missing event. It cannot detect that the stored end was
+// cut off.
 func (l *Ledger) VerifyAudit(ctx context.Context) (int64, error) {
 	n, err := l.verifyAudit(ctx, l.writer.stored.Load())
 	if ctx.Err() == nil {

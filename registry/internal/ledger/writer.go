@@ -33,7 +33,7 @@ type submission struct {
 }
 
 // writer is the only goroutine that changes the database. It puts all waiting changes into one
-// transaction, so that they share the cost of a commit on stable storage.
+// transaction: they share the cost of a commit.
 type writer struct {
 	statements *statements
 	onCommit   func(changes int, took time.Duration)
@@ -155,9 +155,9 @@ func (w *writer) run() {
 }
 
 // fill returns first and the changes that share its commit: all waiting changes and, for at most
-// gatherFor, further changes until there are as many as in the last commit. The cost of a commit
-// hardly depends on its number of changes, and clients that were answered together send their next
-// changes together. A single client does not wait.
+// gatherFor, further changes until there are as many as in the last commit. A commit's cost hardly
+// depends on its number of changes, and clients answered together send their next changes
+// together. A single client does not wait.
 func (w *writer) fill(first submission) []submission {
 	batch := w.addWaiting([]submission{first})
 	if len(batch) < w.last && w.gatherFor > 0 {
@@ -221,8 +221,8 @@ func (w *writer) commit(batch []submission) {
 // transact makes a batch of changes and fills results. An error means that no change was made.
 //
 // A savepoint costs more than many changes do, and a refused change has rarely written. So the
-// batch first runs without savepoints. If a change with writes must be undone, the whole batch is
-// undone and repeated with savepoints.
+// batch first runs without savepoints, and again with savepoints if a change with writes must be
+// undone.
 func (w *writer) transact(batch []submission, results []error) error {
 	// The context of one request must not end the transaction of the others.
 	ctx := context.Background()
@@ -288,8 +288,7 @@ func attempt(ctx context.Context, tx *Tx, c submission) (refused, broken error) 
 	return refused, tx.endChange(ctx, refused == nil)
 }
 
-// runChange turns a panic into the change's own error: the panic would end the writer, which every
-// change needs.
+// runChange turns a panic, which would end the writer, into the change's own error.
 func runChange(ctx context.Context, tx *Tx, c submission) (err error) {
 	defer func() {
 		if what := recover(); what != nil {

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// Bytes bounds the bytes that each caller uses. The cost of a request is known only afterwards, so
-// a caller with any budget may begin a request and overdraw the budget. It is safe for concurrent
-// use.
+// Bytes bounds the bytes that each caller uses. A request's cost is known only afterwards, so a
+// caller with any budget may overdraw it. It is safe for concurrent use.
 type Bytes struct {
 	perSecond, burst float64
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ratelimit bounds how often each of many callers acts, and counts refusals. It does not
-// know what the callers do.
+// Package ratelimit bounds how often each of many callers acts, and counts refusals.
 package ratelimit
 
 import (

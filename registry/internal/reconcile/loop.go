@@ -2,7 +2,7 @@
 
 // Package reconcile runs loops for long work. A loop periodically reads the stored state, does the
 // next possible steps, and makes calls to hosts concurrently. Only the store keeps state between
-// two rounds, so a restarted registry continues. The package must not know the object of the work.
+// two rounds, so a restarted registry continues.
 package reconcile
 
 import (
@@ -27,9 +27,8 @@ type Loop struct {
 }
 
 // NewLoop returns a loop; call Run to start it. name is the loop's objects in the plural, such as
-// "drains". reconcile advances all objects as far as possible now; it is called again even after
-// an error. wait returns when the calls that reconcile started have ended. An interval of 0 means
-// DefaultEvery.
+// "drains". reconcile advances all objects as far as possible now, also after an error. wait
+// returns when the calls that reconcile started have ended. An interval of 0 means DefaultEvery.
 func NewLoop(name string, every time.Duration, log *slog.Logger, reconcile func(context.Context) error, wait func()) *Loop {
 	if every == 0 {
 		every = DefaultEvery
@@ -38,8 +37,7 @@ func NewLoop(name string, every time.Duration, log *slog.Logger, reconcile func(
 }
 
 // LookAfter makes the loop reconcile also at each change of the stored state. changed must return
-// a channel that is closed at the first change after the call of changed. Call LookAfter before
-// Run.
+// a channel that the next change closes. Call LookAfter before Run.
 func (l *Loop) LookAfter(changed func() <-chan struct{}) { l.changed = changed }
 
 // LookSoon makes the loop reconcile at once, or once more if it is reconciling now.
@@ -50,10 +48,10 @@ func (l *Loop) LookSoon() {
 	}
 }
 
-// String returns the loop's name.
+// String returns the name.
 func (l *Loop) String() string { return l.name }
 
-// Every returns the loop's interval.
+// Every returns the interval.
 func (l *Loop) Every() time.Duration { return l.every }
 
 // Ready implements service.Task.

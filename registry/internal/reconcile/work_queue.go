@@ -17,8 +17,8 @@ const (
 )
 
 // WorkQueue makes calls concurrently with a loop, at most one at a time for each key. After a
-// failure the next call for the key must wait, longer each time. The zero value is ready. Safe for
-// concurrent use.
+// failure the next call for the key must wait, longer each time. The zero value is ready, and safe
+// for concurrent use.
 type WorkQueue[K comparable] struct {
 	// Ended, if not nil, is called after a call during which a caller has found its key busy.
 	Ended func()
@@ -36,8 +36,8 @@ type delay struct {
 	backoff retry.Backoff
 }
 
-// Go starts a call for key in the background, unless one is running or must wait. If the call
-// returns an error, the next one must wait.
+// Go starts a call for key in the background, unless one is running or must wait. After an error
+// the next one must wait.
 func (c *WorkQueue[K]) Go(key K, do func() error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
