@@ -51,15 +51,14 @@ func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error
 	return nil
 }
 
-// needsOperator returns an error for a volume with a migration that needs an operator.
 func needsOperator(m api.Migration) *api.Error {
 	again, _ := m.Cures()
 	return api.Errorf(api.CodeNeedsOperator, "migration %s needs an operator; %s. Next: %s; `%s` shows what is known", m.ID, m.StoppedLine(), again,
 		shell.Line("volferryctl", "migration", "show", m.ID)).With("migration_id", m.ID)
 }
 
-// askWhy asks the host why a migration did not move its volume, because only the host's journal
-// has the reason. If the host does not answer, the volume fails without the reason.
+// askWhy asks the host why a migration did not move its volume: only the host's journal has the
+// reason. Without an answer the volume fails without the reason.
 func (l *Loop) askWhy(ctx context.Context, d api.Drain, v api.DrainVolume, m api.Migration) {
 	l.background(ctx, d, v, func(ctx context.Context) error {
 		why := endedAs(m)
@@ -107,8 +106,7 @@ func movesShared(d api.Drain, v api.Volume) bool {
 }
 
 // moveShared begins the move of a volume of several instances. A repeated call finds the same
-// move. If that move has completed and the volume has come back to the pool since, moveShared
-// begins another.
+// move, unless that has completed and the volume is back in the pool.
 func (l *Loop) moveShared(ctx context.Context, d api.Drain, v api.DrainVolume) error {
 	for n := 0; ; n++ {
 		m, err := l.cfg.MoveShared(ctx, store.Call{Who: "drain " + d.ID, Key: taskID(d.ID, v.VolumeID, n)}, v.VolumeID, d.Request().SharedTarget())
@@ -137,7 +135,7 @@ func (l *Loop) waits(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 }
 
 // background starts one call about a volume, unless a call is running or the volume must wait
-// longer after a failure. After an error the loop tries again later.
+// longer after a failure.
 func (l *Loop) background(ctx context.Context, d api.Drain, v api.DrainVolume, do func(context.Context) error) {
 	l.queue.Go(keyOf(d, v), func() error {
 		err := do(ctx)
@@ -216,8 +214,8 @@ func (l *Loop) stands(ctx context.Context, refused *api.Error) (bool, error) {
 }
 
 // leaving returns the migration that takes the volume out of the pool for another requester, if
-// that migration is the reason of the refusal. later means to try again, because the migration has
-// ended since or will leave the volume in the pool.
+// that migration is the reason of the refusal. later means to try again: the migration has ended
+// since or will leave the volume in the pool.
 func (l *Loop) leaving(ctx context.Context, d api.Drain, v api.DrainVolume, refused *api.Error) (id string, later bool, err error) {
 	named, _ := refused.Details["migration_id"].(string)
 	if refused.Code != api.CodeMigrationActive || named == "" {
@@ -239,8 +237,8 @@ func (l *Loop) leaving(ctx context.Context, d api.Drain, v api.DrainVolume, refu
 	return m.ID, false, nil
 }
 
-// notAsked handles a call without an answer. It delays the volume's move only if certainly nothing
-// was done; otherwise it returns err.
+// notAsked handles a call without an answer. If certainly nothing was done, it delays the volume's
+// move; otherwise it returns err.
 func (l *Loop) notAsked(ctx context.Context, d api.Drain, v api.DrainVolume, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.CodeHypervisorUnavailable || e.Details["maybe_done"] == true {
@@ -269,8 +267,7 @@ func (l *Loop) askOp(ctx context.Context, d api.Drain, v api.DrainVolume) {
 }
 
 // opEnded records the end of an op without a registered migration. An undone op was refused after
-// it had waited for another op of its instance. A done op needs no record, because its migration is
-// registered by then.
+// it had waited for another op of its instance. A done op's migration is registered by then.
 func (l *Loop) opEnded(ctx context.Context, d api.Drain, v api.DrainVolume, o api.Op) error {
 	why := o.Error
 	if why == nil {

@@ -17,9 +17,8 @@ import (
 )
 
 // attempt returns the id of the task that moves a volume. Drain, volume and a number give the
-// possible ids; attempt returns the first without a task, without an answer, or with an answer
-// that the function wanted accepts. So a restarted loop finds the running task and never makes a
-// second one.
+// possible ids; attempt returns the first without an answer, or with an answer that wanted
+// accepts. So a restarted loop finds the running task.
 func (l *Loop) attempt(ctx context.Context, d api.Drain, v api.DrainVolume, wanted func(id string, a api.TaskAnswer) (bool, error)) (string, error) {
 	for n := 0; ; n++ {
 		id := taskID(d.ID, v.VolumeID, n)

@@ -2,8 +2,8 @@
 
 // Package drain empties pools: it requests from hosts the moves of a drain's volumes, as many at a
 // time as the operator has allowed. All state is in the store, and the ids of the requests are
-// computed from drain and volume, so the loop may stop at any moment and a new loop continues. The
-// package does not know how a volume is moved.
+// computed from drain and volume, so a new loop continues after any stop. The package does not
+// know how a volume is moved.
 package drain
 
 import (

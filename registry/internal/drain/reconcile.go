@@ -113,8 +113,7 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 }
 
 // held reports whether the migration of another volume has locked the volume's instance. The move
-// must then wait, although the registry would refuse it only temporarily: the host, which sees the
-// guest stop and return, may refuse it permanently.
+// must then wait: the host, which sees the guest stop and return, may refuse it permanently.
 func (l *Loop) held(ctx context.Context, v api.Volume) (bool, error) {
 	if v.Unheld() || len(v.Attachments) > 1 {
 		return false, nil

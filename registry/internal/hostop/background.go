@@ -22,15 +22,15 @@ type Background struct {
 }
 
 // NewBackground returns a Background. moves names one object of the loop in the log, such as "a
-// move". look is called when a call ends that the loop has waited for; it must make the loop
+// move". look is called at the end of a call that the loop has waited for; it must make the loop
 // continue.
 func NewBackground(moves string, log *slog.Logger, look func()) *Background {
 	return &Background{moves: moves, log: log, queue: reconcile.WorkQueue[Subject]{Ended: look}}
 }
 
 // Go starts a call about a subject, unless one is running or the subject's delay lasts. Success,
-// or a conflict, which means that the move has advanced since, ends the delay. After other errors
-// the loop repeats the call after a delay.
+// or a conflict (the move has advanced since), ends the delay. The loop repeats the call after
+// other errors and a delay.
 func (b *Background) Go(ctx context.Context, about Subject, do func(context.Context) error) {
 	b.queue.Go(about, func() error {
 		err := do(ctx)

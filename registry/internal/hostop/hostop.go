@@ -2,8 +2,7 @@
 
 // Package hostop makes calls of hosts that end as an op there. It follows the op to its end, and
 // finds out whether a host has begun a call that no process waits for. The callers choose the ids
-// of the calls, so a call may be repeated at any time. The package does not know the meaning of a
-// call.
+// of the calls, so a call may be repeated at any time.
 package hostop
 
 import (
@@ -41,8 +40,8 @@ type Client struct {
 	Every time.Duration
 }
 
-// opWait is how long a host may wait for the end of an op before it answers; it is shorter than the
-// relay's timeout.
+// opWait is how long a host may wait for the end of an op before it answers, less than the relay's
+// timeout.
 const opWait = 15 * time.Second
 
 // Request is a call that becomes an op on its host.
@@ -130,8 +129,8 @@ func (c *Client) AskNow(ctx context.Context, r Request) (Outcome, error) {
 	return Outcome{Answer: answer, Failed: refused, Untouched: true, Again: refused != nil && relay.Passes(refused)}, nil
 }
 
-// AskSurely is Ask, but it always finds out whether the host has begun the call: if the answer
-// leaves this open, AskSurely queries the op.
+// AskSurely is Ask, but queries the op if the answer leaves open whether the host has begun the
+// call.
 func (c *Client) AskSurely(ctx context.Context, r Request) (Outcome, error) {
 	out, err := c.Ask(ctx, r)
 	if err != nil || out.Failed == nil || out.Untouched || out.Op.ID != "" {

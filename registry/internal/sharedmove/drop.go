@@ -11,7 +11,7 @@ import (
 )
 
 // drop makes the copy host remove the image that p.DropEnd names: src of a completed move, or dst
-// of a cancelled move. Do not call it for a move that waits for an operator.
+// of a cancelled move. Do not call it while the move waits for an operator.
 func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 	if p.DropEnd == api.DropDst {
 		made, err := l.mayBeMade(ctx, p)

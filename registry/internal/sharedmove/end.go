@@ -10,7 +10,7 @@ import (
 )
 
 // resume restores the instances (wakeAll). It returns true if it has just allowed the hosts to
-// resume them, because all are restored.
+// resume all.
 func (l *Loop) resume(ctx context.Context, p *workflow.Pause) (bool, error) {
 	if err := l.wakeAll(ctx, p); err != nil {
 		return false, err

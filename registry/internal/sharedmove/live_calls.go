@@ -122,8 +122,7 @@ func (l *Loop) settleCall(ctx context.Context, p *workflow.Pause, h workflow.Liv
 }
 
 // hasten makes a host end a copy that is no longer needed; settleCall finds out the copy's result.
-// Each request has a new id: a repeated id would repeat the first answer, perhaps a temporary
-// refusal.
+// Each request has a new id: a repeated id would repeat the first answer.
 func (l *Loop) hasten(ctx context.Context, p *workflow.Pause, h workflow.LiveHost) {
 	if h.Call.Verb != workflow.LiveRound && h.Call.Verb != workflow.LiveLast {
 		return

@@ -43,8 +43,8 @@ func (l *Loop) standstills(ctx context.Context, p *workflow.Pause) (map[string]s
 	return all, nil
 }
 
-// tooMuchRAM returns a refusal if a host needs longer than the allowed pause just to save and
-// restore its guests' RAM.
+// tooMuchRAM returns a refusal if a host cannot save and restore its guests' RAM within the
+// allowed pause.
 func tooMuchRAM(p *workflow.Pause, ram map[string]standstill) *api.Error {
 	for _, h := range p.Live.Hosts {
 		of := ram[h.ID]

@@ -45,8 +45,7 @@ func notResumed(p *workflow.Pause) *api.Error {
 	return fenced(p)
 }
 
-// beginMaking begins to make dst. It cancels the move if saving and restoring the guests' RAM
-// takes longer than the allowed pause.
+// beginMaking begins to make dst. It cancels the move if tooMuchRAM refuses.
 func (l *Loop) beginMaking(ctx context.Context, p *workflow.Pause) error {
 	ram, err := l.standstills(ctx, p)
 	if err != nil {

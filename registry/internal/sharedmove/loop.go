@@ -3,9 +3,7 @@
 // Package sharedmove moves volumes that several guests have, on one host or on several. Either all
 // guests are saved during the copy, or the hosts copy in rounds while the guests write, and the
 // guests are saved only for the last round. All state is in the store, and the ids of the calls to
-// hosts are computed from the migration, so the loop may stop at any moment and a new loop
-// continues. The package does not know how a guest is saved, a write is tracked or a volume is
-// copied.
+// hosts are computed from the migration, so a new loop continues after any stop.
 package sharedmove
 
 import (

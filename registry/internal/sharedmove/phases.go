@@ -21,11 +21,10 @@ type row struct {
 	// late is called while an instance has not completed the part. If late is nil, the loop waits
 	// for it.
 	late func(*Loop, context.Context, *workflow.Pause) error
-	// barrier reports whether the results of the calls to hosts allow next. A nil barrier always
-	// does.
+	// barrier reports whether the results of the calls to hosts allow next; nil always does.
 	barrier func(workflow.Pause) bool
-	// next is called after the barrier, once all instances have completed the part. It begins the
-	// next phase, at once or at the end of a call.
+	// next, after the barrier and once all instances have completed the part, begins the next
+	// phase, at once or at the end of a call.
 	next func(*Loop, context.Context, *workflow.Pause) error
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// refusal returns why a host could not act on an instance, with the host's name. It does not repeat
-// a prefix that the daemon's message already has.
+// refusal returns why a host could not act on an instance, with the host's name, and does not
+// repeat a prefix of the daemon's message.
 func refusal(g workflow.PauseInstance, verb string, failed *api.Error) *api.Error {
 	what := fmt.Sprintf("cannot %s instance %s", verb, g.Name)
 	short := *failed

@@ -105,8 +105,8 @@ func (l *Loop) woken(ctx context.Context, p *workflow.Pause, g workflow.PauseIns
 		}
 		return v.Failed // a later round tries again
 	case to == workflow.PauseReady && v.Failed.Code != api.CodeStateForbidden && g.Attempt+1 < restoreTries:
-		// The cause may be temporary (a killed process, a lack of memory), and the saved memory is
-		// valid while the other guests are paused. Only state_forbidden is final.
+		// The cause may be temporary, and the saved memory is valid while the other guests are
+		// paused. Only state_forbidden is final.
 		l.cfg.Log.Warn("an instance was not restored; it is tried again while the others stand still", "migration", p.Migration.ID, "instance", g.Name, "why", v.Failed)
 		g.Attempt++
 		return l.set(ctx, p, g)

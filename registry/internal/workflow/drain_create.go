@@ -22,7 +22,7 @@ import (
 const maxParallel = 64
 
 // Create starts a drain of a pool with every volume that is now in it. It first stops an open
-// drain between the same pools that has failed or skipped volumes, so that these are tried again.
+// drain between the same pools with failed or skipped volumes, to try these again.
 func (s *Drains) Create(ctx context.Context, call store.Call, pool string, in api.PoolDrain) (api.Drain, error) {
 	in.Parallel = cmp.Or(in.Parallel, 1)
 	if err := checkDrain(pool, in); err != nil {

@@ -55,7 +55,7 @@ func (tx *changeTx) addArrived(ctx context.Context, drainID, pool string) (int, 
 }
 
 // settleDeparted ends the pending lines of volumes that are neither in the pool nor being moved
-// into it, because another request moved or deleted them.
+// into it, after other requests.
 func (tx *changeTx) settleDeparted(ctx context.Context, drainID, pool string) (int, error) {
 	gone, err := ledger.QueryAll(ctx, tx, scanDrainVolume, drainVolumeQuery+` AS d WHERE drain_id = ?2 AND state = 'pending' AND NOT EXISTS (
 		SELECT 1 FROM locations l WHERE l.volume_id = d.volume_id AND l.pool = ?1)`, pool, drainID)

@@ -32,7 +32,7 @@ func scanOutside(row ledger.Scanner) (v api.Volume, err error) {
 
 // AddNeeds adds to a pool's last drain the other obstacles to removing the pool: volumes outside
 // of the pool that need an image below its path, as skipped volumes, and files in the pool that
-// domains need, as uses. They are not stored, and the drain does not move them.
+// domains need, as uses. The drain does not move them.
 func (s *Drains) AddNeeds(ctx context.Context, drains []api.Drain) error {
 	if len(drains) == 0 {
 		return nil

@@ -23,8 +23,7 @@ type Live struct {
 	// pauses that were cancelled with all guests at src.
 	Fruitless, CalledOff int
 	// Left is the number of bytes to copy at the start of the last round. Slow counts the
-	// consecutive rounds that left hardly less than the round before. Throttled counts how often
-	// the guests' writes were throttled further.
+	// consecutive slow rounds, Throttled how often the guests' writes were throttled further.
 	Left            int64
 	Slow, Throttled int
 	Hosts           []LiveHost
@@ -35,8 +34,8 @@ type LiveHost struct {
 	PauseHost
 	// From and Until are the range of the volume that the host copies in round 0, in bytes.
 	From, Until int64
-	// Call is the last call to the host, and State its known result. A host gets the next call
-	// only after the last one has ended.
+	// Call is the last call to the host, and State its known result. The next call waits for its
+	// end.
 	Call  LiveCall
 	State LiveState
 	// The results of its last round: bytes written by guests during it, bytes copied, and its
@@ -74,8 +73,8 @@ const (
 // LiveState is the known result of a call.
 type LiveState string
 
-// Asked means that the host may be executing the call, done that the call has succeeded, ended
-// that it has failed and that the host will not continue it.
+// Asked: the host may be executing the call. Done: it has succeeded. Ended: it has failed, and the
+// host will not continue it.
 const (
 	LiveIdle  LiveState = ""
 	LiveAsked LiveState = "asked"

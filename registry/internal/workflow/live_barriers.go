@@ -102,7 +102,7 @@ const mostTries = 3
 
 // Again makes a live move copy the volume again, in a new generation, because a bitmap is missing
 // or not all guests could be suspended. Suspended guests are resumed at src. After mostTries
-// failures Again cancels the move instead.
+// failures the move is cancelled instead.
 func (s *LiveMoves) Again(ctx context.Context, call store.Call, id string, phase PausePhase, why *api.Error) (Pause, error) {
 	return s.pauses.change(ctx, call, id, "migration.live_again", []any{phase, why}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(phase); err != nil {

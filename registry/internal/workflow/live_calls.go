@@ -29,8 +29,8 @@ type LiveAnswer struct {
 	Error *api.Error
 }
 
-// Ask records a call before it is made. It returns conflict if the move does not need this call to
-// the host in this phase, or if the host may still be executing an earlier call.
+// Ask records a call before it is made. It returns conflict if the move does not need this call in
+// this phase, or if the host may still be executing an earlier one.
 func (s *LiveMoves) Ask(ctx context.Context, call store.Call, id string, phase PausePhase, hostID string, c LiveCall) (Pause, error) {
 	return s.pauses.change(ctx, call, id, "migration.live_ask", []any{phase, hostID, c}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(phase); err != nil {

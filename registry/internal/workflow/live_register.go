@@ -10,7 +10,7 @@ import (
 )
 
 // The size of a volume in a live move must be a multiple of liveAlignment bytes, so that two
-// copying hosts never read, change and write the same block of this size.
+// copying hosts never change the same block of this size.
 const liveAlignment = 4096
 
 // Register begins a move of a volume while its guests write, with the checks and locks of

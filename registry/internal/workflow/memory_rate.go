@@ -15,7 +15,7 @@ type MemoryRate struct{ Save, Restore float64 }
 
 const (
 	// rateSteps is how many of a host's newest saves and restores are considered. The fastest
-	// counts, because the others may have waited for each other.
+	// counts: the others may have waited for each other.
 	rateSteps = 5
 	// comparableRAM bounds the extrapolation: a measurement counts for up to this many times the
 	// measured RAM. With less RAM, most of the measured time is not spent on bytes.

@@ -123,8 +123,8 @@ func (s *Pauses) adopt(ctx context.Context, call store.Call, what, id string, sa
 
 // insertLostPause stores the rows of a move that the restored database lacks. All guests get the
 // state saved: restoring a guest that was not saved only checks it, and prevents a late save for
-// this move. A guest that is no longer suspended or saved counts as resumed, so the memory of the
-// others is not restored.
+// this move. A guest that is neither suspended nor saved any more counts as resumed, so the
+// others' memory is not restored.
 func (tx *changeTx) insertLostPause(ctx context.Context, v api.Volume, t api.VolumeType, id string, in api.MigrationTarget, dst api.Location, guests []PauseInstance, saved map[string][]api.SavedInstance) (Pause, error) {
 	if err := tx.insertPause(ctx, v, t, id, in, dst, guests, allPaused); err != nil {
 		return Pause{}, err

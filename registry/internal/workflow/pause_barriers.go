@@ -79,8 +79,8 @@ func (s *Pauses) Resume(ctx context.Context, call store.Call, id string) (Pause,
 	})
 }
 
-// standsBy reports whether the other guests may be resumed without waiting for g. A guest that is
-// not known to be suspended was not saved either, so the others may be resumed before it.
+// standsBy reports whether the other guests may be resumed without waiting for g. The others may
+// be resumed before a guest that is not known to be suspended, and so was not saved.
 func (p Pause) standsBy(g PauseInstance) bool {
 	switch g.State {
 	case PauseReady, PauseRestored:

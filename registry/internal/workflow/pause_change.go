@@ -34,9 +34,8 @@ func (s *Pauses) change(ctx context.Context, call store.Call, ref, what string, 
 	return out, err
 }
 
-// Changed returns a channel that is closed when Pauses or LiveMoves next changes a move. To miss
-// no change, call Changed before Open. Other changes that affect a move, such as a fence, do not
-// close the channel.
+// Changed returns a channel that the next change of a move by Pauses or LiveMoves closes, unlike
+// other changes, such as a fence. To miss none, call Changed before Open.
 func (s *Pauses) Changed() <-chan struct{} { return s.changed.Wait() }
 
 func (p Pause) checkPhase(phase PausePhase) error {

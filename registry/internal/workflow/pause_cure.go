@@ -13,8 +13,8 @@ import (
 )
 
 // resumeWindow is how long after the first guest the others may still be resumed: all are resumed
-// at once, but by different hosts. Later, a guest's memory counts as older than the writes of the
-// others.
+// at once, but by different hosts. Later, a guest's memory counts as older than the others'
+// writes.
 const resumeWindow = 30 * time.Second
 
 // memoryBarred refuses to restore or resume a guest if its memory is older than another guest's
@@ -64,7 +64,7 @@ func startCommand(g PauseInstance) string {
 }
 
 // cured adds the operator's commands to the error that blocks a move. They discard memory that may
-// not be restored; if there is no such memory, they only repeat the call (api.Migration.Cures).
+// not be restored, or else only repeat the call (api.Migration.Cures).
 func (p Pause) cured(stops *api.Error, now time.Time) *api.Error {
 	var commands []string
 	for _, g := range p.Instances {

@@ -22,7 +22,7 @@ func (tx *changeTx) checkGuests(verb string, p Pause) error {
 }
 
 // Cancel ends a move at src. why is the reason, nil for an operator's request. After Flip, Cancel
-// returns past_point_of_no_return. An operator's request also retries a cancellation in state
+// returns past_point_of_no_return. An operator's request also retries a cancel in state
 // needs_operator.
 func (s *Pauses) Cancel(ctx context.Context, call store.Call, ref string, why *api.Error) (Pause, error) {
 	return s.change(ctx, call, ref, "migration.pause_cancel", why, func(ctx context.Context, tx *changeTx, p Pause) error {
@@ -87,8 +87,8 @@ func (p Pause) refuseOver() error {
 	return api.Errorf(api.CodeNoMigration, "migration %s of volume %s is over: it is %s", p.Migration.ID, p.Migration.VolumeName, p.Migration.State).With("state", p.Migration.State)
 }
 
-// retryPause repeats the failed calls of a move that needs an operator, with new ids. It refuses
-// if a guest's memory may not be restored any more; the error names the command to use instead.
+// retryPause repeats the failed calls of a move that needs an operator, with new ids. It refuses,
+// with the right command, if a guest's memory may not be restored any more.
 func (tx *changeTx) retryPause(ctx context.Context, p Pause) error {
 	if p.Migration.State != api.MigrationNeedsOperator {
 		return nil

@@ -12,8 +12,8 @@ import (
 
 // Permit permits a host to suspend, restore or resume a guest in a move with all guests paused.
 // Once a guest that writes to shared volumes was resumed, Permit refuses to restore or resume
-// older memory of another guest. A refusal is state_forbidden. A permission is valid only at once:
-// a host that has not used it must ask again, with another key.
+// older memory of another guest. A refusal is state_forbidden. A permission is valid only at once;
+// later the host must ask again, with another key.
 func (s *Pauses) Permit(ctx context.Context, call store.Call, ref string, in api.PausePermit) (api.Migration, error) {
 	p, err := s.change(ctx, call, ref, "migration.pause_permit", in, func(ctx context.Context, tx *changeTx, p Pause) error {
 		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)

@@ -112,8 +112,8 @@ func checkPauseTarget(in api.MigrationTarget) error {
 	return in.Check()
 }
 
-// checkOtherLocation refuses a move to the volume's present pool. The copy host would also refuse
-// it, but only after all guests are paused.
+// checkOtherLocation refuses a move to the volume's present pool. The copy host would refuse it
+// only after all guests are paused.
 func checkOtherLocation(v api.Volume, in api.MigrationTarget) error {
 	if in.ToPool == "" || in.ToPool != v.Location.Pool || cmp.Or(in.ToFormat, v.Location.Format) != v.Location.Format {
 		return nil
@@ -289,8 +289,7 @@ func (tx *changeTx) insertPause(ctx context.Context, v api.Volume, t api.VolumeT
 	return nil
 }
 
-// unlockGuest removes the move's lock of an instance. It accepts an instance that was removed from
-// the registry.
+// unlockGuest removes the move's lock of an instance, which may be gone from the registry.
 func (tx *changeTx) unlockGuest(ctx context.Context, instanceID, migrationID string) error {
 	if err := tx.UnlockInstance(ctx, instanceID, migrationID); !errors.Is(err, sql.ErrNoRows) {
 		return err

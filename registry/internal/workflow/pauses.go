@@ -80,8 +80,7 @@ type PauseInstance struct {
 	Lost     bool
 	Attached bool
 	// SaveAttempt and Attempt count the repeated calls to save and to restore the guest. SaveFrom
-	// is SaveAttempt at the start of this pause: earlier calls belong to pauses that were called
-	// off, and have ended. Error blocks the guest.
+	// is SaveAttempt at the start of this pause: earlier calls have ended. Error blocks the guest.
 	SaveAttempt, SaveFrom, Attempt int
 	Error                          *api.Error
 	// Writes means that the guest may write to a volume that it shares. RanAt is the time when it

@@ -106,8 +106,7 @@ func (s *Shelf) Detach(ctx context.Context, call store.Call, volumeRef string, i
 }
 
 // DeleteAttachment is Detach for the attachment that ref names. It returns not_found if there is
-// none. A repeated request gets the first answer, even from Attachments.ForceDelete: the caller
-// uses one or the other by whether a host has the instance.
+// none. A repeated request gets the first answer, even from Attachments.ForceDelete.
 func (s *Shelf) DeleteAttachment(ctx context.Context, call store.Call, ref string) (api.Attachment, error) {
 	return mutate(ctx, s.db, call, "attachment.force_delete", ref, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
 		id, err := store.Resolve(ctx, tx, store.KindAttachment, ref)

@@ -225,9 +225,8 @@ func (s *Tasks) Withdraw(ctx context.Context, call store.Call, id string) (bool,
 }
 
 // withdrawQueued withdraws the tasks that an earlier run of the registry has left queued. Their
-// callers get the answer that the tasks were not begun. A registry restored from a backup accepts
-// no changes and sends no tasks; the tasks are withdrawn at the first start after the restore is
-// accepted.
+// callers get the answer that the tasks were not begun. After a restore from a backup, which sends
+// no tasks, they are withdrawn at the first start after its acceptance.
 func (s *Tasks) withdrawQueued(ctx context.Context, who string) error {
 	if _, restored := s.db.ReadOnly(); restored {
 		return nil

@@ -123,9 +123,8 @@ func (s *Shelf) AskUnshelve(ctx context.Context, call store.Call, ref, hostID st
 }
 
 // takeFromGone takes a shelved instance from a fenced host, as if the host had offloaded it or
-// undone its claim. If the domain still exists there, it is off, and a guard refuses its start.
-// Only an answer of the registry, which a fenced host does not get, makes the host remove the
-// guard.
+// undone its claim. If the domain still exists there, it is off and guarded, and a fenced host
+// does not get the registry's answer that removes the guard.
 func (tx *changeTx) takeFromGone(ctx context.Context, i shelving) error {
 	in := api.InstanceTransition{From: api.InstanceShelved, To: api.InstanceShelvedOffloaded, OpID: i.claimOp}
 	if err := tx.offload(ctx, i, in, i.hostID); err != nil {

@@ -3,7 +3,7 @@
 // Package workflow has the state of work that needs several changes and hosts: drains of pools,
 // moves that the registry leads, shelving of instances, and tasks for hosts. Each change is one
 // transaction by the rules of package store. The relay and the loops of other packages advance the
-// work. They may stop at any moment, and continue from the stored state.
+// work, from the stored state after any stop.
 package workflow
 
 import (
