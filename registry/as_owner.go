@@ -19,7 +19,7 @@ import (
 
 // refuseDirectoryOfOthers refuses to run as root if another user owns the database's directory:
 // SQLite makes files there, and the owner could make root open and change any file. file is the
-// file that the command makes, "" for none.
+// file to make, "" for none.
 func (in *invocation) refuseDirectoryOfOthers(file string) (err error) {
 	if os.Geteuid() != 0 {
 		return nil
@@ -53,8 +53,8 @@ func (in *invocation) refuseDirectoryOfOthers(file string) (err error) {
 
 type databaseOwner struct{ uid, gid int }
 
-// groupOf returns the directory's group, which gives the user access to the files there. If that
-// is root's group, groupOf returns the user's own.
+// groupOf returns the directory's group, which gives the user access to the files there, or the
+// user's own instead of root's.
 func groupOf(uid, dirGID int) int {
 	if dirGID != 0 {
 		return dirGID
@@ -73,7 +73,7 @@ func (o databaseOwner) line(args []string) string {
 }
 
 // mayMakeIn reports whether the user may make a file in dir, by the modes of dir and of its
-// parents. If dir is reached by a symbolic link, the parents of the link and of its target count.
+// parents. Through a symbolic link, the parents of the link and of its target count.
 func (o databaseOwner) mayMakeIn(dir string) bool {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -92,7 +92,7 @@ func (o databaseOwner) mayReach(dir string) bool {
 	return true
 }
 
-// may reports whether the mode of a directory gives the user these rights (bits of rwx).
+// may reports whether the mode of dir gives the user these rights (bits of rwx).
 func (o databaseOwner) may(dir string, rights uint32) bool {
 	var st unix.Stat_t
 	if unix.Stat(dir, &st) != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // auditor reads the whole audit trail once, concurrently with the registry's work. A damaged trail
-// appears in the log and in status; neither the damage nor a long trail stops the hosts' work.
+// appears in the log and in status, and does not stop the hosts' work.
 type auditor struct {
 	store *workflow.Store
 	log   *slog.Logger

@@ -196,7 +196,7 @@ func (in *invocation) fits(kind string) error {
 	return nil
 }
 
-// known returns the identity in the certificate that is to be replaced; false if there is none.
+// known returns the identity in the certificate to replace; false if there is none.
 func (in *invocation) known(kind mtls.Kind, name string) (mtls.Identity, bool, error) {
 	if !in.replace {
 		return mtls.Identity{}, false, nil

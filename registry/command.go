@@ -14,16 +14,15 @@ import (
 	"github.com/volferry/volferry/registry/internal/server"
 )
 
-// A command is an action of the program other than running the registry.
+// A command is an action other than running the registry.
 type command struct {
 	name string
 	args string // as in the help
-	// summary is the command's line in the program's help; help is the rest of the command's own
-	// help.
+	// summary is the line in the program's help; help is the rest of the command's own help.
 	summary, help string
 	// min and max bound the number of arguments; max -1 is no bound.
 	min, max int
-	// place is the name of the flag for the file or directory that the command works on.
+	// place is the flag for the command's file or directory.
 	place string
 	// flags defines the command's flags other than place and config.
 	flags func(*flag.FlagSet, *options)
@@ -48,7 +47,7 @@ type invocation struct {
 
 func (in *invocation) printf(format string, args ...any) { fmt.Fprintf(in.stdout, format, args...) }
 
-// call parses the arguments of a command, which may be before and after its flags, and runs it.
+// call parses arguments, before and after the flags, and runs the command.
 func (c *command) call(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	in := &invocation{stdout: stdout}
 	set := flag.NewFlagSet(c.name, flag.ContinueOnError)

@@ -28,8 +28,7 @@ const (
 	defaultListen = ":7643"
 )
 
-// config is the configuration of the registry. The keys of the file are the flags' names with
-// underscores.
+// config is the registry's configuration. The file's keys are the flags' names with underscores.
 type config struct {
 	Socket      string `toml:"socket"`
 	SocketGroup string `toml:"socket_group"`

@@ -178,8 +178,8 @@ func (h *housekeeper) Run(ctx context.Context) error {
 	}
 }
 
-// keep does the housekeeping once. It only logs an error: the next call tries again, and no
-// decision depends on state that was not stored.
+// keep does the housekeeping once. It only logs an error: no decision depends on state that was
+// not stored.
 func (h *housekeeper) keep(ctx context.Context) {
 	if err := h.store.Housekeep(ctx); err != nil {
 		h.log.Warn("housekeeping was not done", "err", err)

@@ -39,7 +39,7 @@ func (r Request) With(body any) (Request, error) {
 }
 
 // refusal returns the answer to a request that needs features which its host lacks, nil if it
-// lacks none. The registry gives this answer instead of the host, and does not send the request.
+// lacks none. The registry then does not send the request.
 func (r *Relay) refusal(req Request) *api.TaskAnswer {
 	host, known := r.Announcement(req.HostID)
 	if !known {

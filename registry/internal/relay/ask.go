@@ -28,7 +28,7 @@ func (r *Relay) Close() {
 // Do sends req to its host and returns the host's answer, which may be a refusal. Errors are the
 // registry's: hypervisor_unavailable if the host is not connected or does not answer (with the
 // detail maybe_done if it may have carried out the request), or idempotency_mismatch. If ctx ends
-// first, the task stays as it is.
+// first, the task stays.
 func (r *Relay) Do(ctx context.Context, req Request) (status int, body []byte, err error) {
 	e, err := r.ask(ctx, req)
 	if err != nil {
@@ -116,8 +116,7 @@ func (r *Relay) hostOf(ctx context.Context, req Request, stored api.Task) (strin
 	return h.ID, err
 }
 
-// Present reports whether a host has an open long poll, or had one recently, and only one daemon
-// polls for it.
+// Present reports whether exactly one daemon has polled for a host recently, or polls now.
 func (r *Relay) Present(hostID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,8 +144,8 @@ func (r *Relay) PresentHosts(ctx context.Context, known KnownHosts) ([]string, e
 	return ids, nil
 }
 
-// absent returns the error for a host that is not present. A registry that has just started does
-// not know the present hosts yet.
+// absent returns the error for a host that is not present. A just started registry does not know
+// the present hosts.
 func (r *Relay) absent(hostID, name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,8 +162,8 @@ func (r *Relay) absent(hostID, name string) error {
 
 func ago(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
 
-// DuplicateSessions returns the ids of the hosts with two polling daemons. Neither daemon gets
-// tasks, because the registry cannot know which machine has the guests.
+// DuplicateSessions returns the ids of the hosts with two polling daemons. Neither gets tasks: the
+// registry cannot know which machine has the guests.
 func (r *Relay) DuplicateSessions() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 )
 
 // Two machines with one certificate, such as a copied machine, are one host to the registry. Their
-// sessions distinguish them: the session of a restarted daemon never returns, so two alternating
-// sessions are two daemons.
+// sessions distinguish them: a restarted daemon's session never returns, so alternating sessions
+// are two daemons.
 
 const (
 	// duplicateWithin is the time within which a replaced session must return twice to prove a
@@ -25,8 +25,8 @@ type sessions struct {
 	back, duplicated time.Time
 }
 
-// note records a poll of a session, and reports whether it proves a new duplicate: a session that
-// another had replaced has returned twice. A single return may be a late poll of a dead daemon.
+// note records a poll of a session, and reports whether it proves a new duplicate: a replaced
+// session has returned twice. One return may be a late poll of a dead daemon.
 func (s *sessions) note(session string) (news bool) {
 	at := slices.Index(s.seen, session)
 	newest := len(s.seen) - 1

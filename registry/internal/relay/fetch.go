@@ -13,10 +13,9 @@ import (
 
 // Fetch returns the tasks of a host. If there are none, it waits for the first, at most for the
 // time wait. session identifies the daemon's process: a new process gets every unanswered task
-// again. A new poll of a host ends the previous one without tasks, because the previous connection
-// may be dead. Two daemons that alternate as one host get a conflict (DuplicateSessions). admit
-// may refuse the host. It is called during the poll, so that EndPoll can end the poll if the
-// result of admit changes.
+// again. A new poll ends the previous one without tasks, as its connection may be dead. Two
+// daemons that alternate as one host get a conflict (DuplicateSessions). admit, called during the
+// poll, may refuse the host; call EndPoll when its result changes.
 func (r *Relay) Fetch(ctx context.Context, call store.Call, hostID, session string, wait time.Duration, admit func() error) ([]api.Task, error) {
 	if err := r.admitSession(ctx, hostID, session); err != nil {
 		return nil, err
@@ -130,8 +129,8 @@ func (r *Relay) resume(ctx context.Context, h *host, call store.Call, hostID, se
 	return nil
 }
 
-// forgotten reports whether a queued task has no caller: this process has none, and has run longer
-// than any caller of an earlier process waits.
+// forgotten reports whether a queued task has no caller: none here, and none of an earlier process
+// can still wait.
 func (r *Relay) forgotten(taskID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,8 +199,8 @@ func (r *Relay) lookAgain(ctx context.Context, e *pendingTask) {
 }
 
 // Answer passes a host's answer to the waiting callers. For a change the first answer counts. An
-// answer to a read without callers is dropped. Answer makes the text printable, because a host is
-// not trusted and callers may print it on terminals.
+// answer to a read without callers is dropped. Answer makes the untrusted text printable, for
+// terminals.
 func (r *Relay) Answer(ctx context.Context, call store.Call, hostID, taskID string, a api.TaskAnswer) (err error) {
 	if a.Body, err = printable.JSON(a.Body); err != nil {
 		return api.Errorf(api.CodeInvalidArgument, "the answer of task %.80q is no JSON: %v", taskID, err)

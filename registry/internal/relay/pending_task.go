@@ -36,7 +36,7 @@ func (r *Relay) join(id, hostName string) *pendingTask {
 }
 
 // leave ends a caller's wait. It removes a task without callers, except a change that its host may
-// fetch: the change is made even if its caller has left.
+// fetch.
 func (r *Relay) leave(e *pendingTask) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +54,7 @@ func (r *Relay) leave(e *pendingTask) {
 }
 
 // offer queues a task for its host, and starts the task's timeout. A task that the host took
-// before is sent again, because it may not have arrived; the host recognizes it by its id.
+// before may not have arrived, and is sent again; the host recognizes its id.
 func (r *Relay) offer(e *pendingTask, hostID string, task api.Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,8 +109,7 @@ func (r *Relay) settle(e *pendingTask, a api.TaskAnswer) {
 }
 
 // expire ends the wait for a task. It first withdraws a task that changes something, which the
-// store allows only if the host has not taken it: only then is it certain that the task will not
-// be done.
+// store allows only if the host has not taken it, so that it is certainly not done.
 func (r *Relay) expire(e *pendingTask) {
 	r.mu.Lock()
 	over := e.isOver()

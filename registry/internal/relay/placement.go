@@ -17,8 +17,8 @@ type Getter[T any] interface {
 	Get(ctx context.Context, ref string, as store.Viewer) (T, error)
 }
 
-// Placement finds the host that must answer for an object. It may read every object: the caller's
-// rights must be checked before.
+// Placement finds the host that must answer for an object. It may read every object: check the
+// caller's rights before.
 type Placement struct {
 	Hosts interface {
 		KnownHosts
@@ -54,8 +54,7 @@ func PlacementOf(s *store.Store, present func(hostID string) bool) Placement {
 
 var everything = store.Viewer{}
 
-// Host returns the host that ref names. It refuses a fenced host, which must not be asked for
-// anything.
+// Host returns the host that ref names. It refuses a fenced host.
 func (p Placement) Host(ctx context.Context, ref string) (api.Host, error) {
 	h, err := p.Hosts.Get(ctx, ref)
 	if err != nil {
@@ -174,7 +173,7 @@ func (p Placement) reaching(ctx context.Context, v api.Volume) ([]string, error)
 }
 
 // First returns the first of the named hosts that can be asked now. If there is none, it returns
-// the first host, so that the caller's error names it. names must not be empty.
+// the first host, for the caller's error. names must not be empty.
 func (p Placement) First(ctx context.Context, names []string) (api.Host, error) {
 	for _, name := range names {
 		if h, err := p.Host(ctx, name); err == nil && p.Present(h.ID) {
@@ -185,8 +184,8 @@ func (p Placement) First(ctx context.Context, names []string) (api.Host, error) 
 }
 
 // Attachment returns the host and the id of the attachment that ref names. For an attachment that
-// a migration has ended, it returns the migration's host, so that a repeated call finds its answer
-// there.
+// a migration has ended, it returns the migration's host, which has the answer for a repeated
+// call.
 func (p Placement) Attachment(ctx context.Context, ref string) (h api.Host, id string, err error) {
 	a, err := p.Attachments.Get(ctx, ref, everything)
 	if err == nil && a.Host == "" {
@@ -238,8 +237,7 @@ func (p Placement) Migration(ctx context.Context, ref string) (h api.Host, id st
 }
 
 // Create returns the host that makes a volume: the host that ref names, or else the host with the
-// most free space in the requested pool or a pool that the type allows. That host checks whether
-// the volume may be there.
+// most free space in the requested pool or a pool that the type allows.
 func (p Placement) Create(ctx context.Context, ref string, in api.VolumeCreate) (api.Host, error) {
 	if ref != "" {
 		return p.Host(ctx, ref)

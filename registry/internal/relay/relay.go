@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package relay passes calls from the registry's callers to hosts. The registry never connects to a
-// host: a daemon fetches its tasks by long poll and posts the answers. The package does not know
-// the meaning of a task.
+// Package relay passes calls from the registry's callers to hosts. The registry never connects to
+// a host: a daemon fetches its tasks by long poll and posts the answers.
 package relay
 
 import (
@@ -61,8 +60,7 @@ const (
 	DefaultAbsence = 30 * time.Second
 )
 
-// readPrefix begins the ids of tasks that change nothing. They are not stored, so an answer without
-// a waiting caller is dropped.
+// readPrefix begins the ids of tasks that change nothing. They are not stored.
 const readPrefix = "read-"
 
 // Tasks has the tasks that may change something.
@@ -132,15 +130,15 @@ type Request struct {
 	Body   []byte // a JSON document, or nil
 	// Needs has the features that the host needs for the request (protocol.Needs).
 	Needs []string
-	// Change means that the call may change something. It is then stored as a task with the id Key,
-	// its Idempotency-Key, before it is offered. A repeated Key finds that task, at the host of the
-	// first request.
+	// Change means that the call may change something. It is then stored as a task with the id
+	// Key, its Idempotency-Key, before it is offered. A repeated Key finds that task, at the first
+	// host.
 	Change bool
 	Key    string
 	// Wait is how long the host may wait for the end of an op before it answers a query of the op.
 	Wait time.Duration
 	// Asked is the request as its caller made it, for comparison with a repeated request: it may
-	// have names where Path and Body have ids. The zero value means that they are the same.
+	// have names where Path and Body have ids. Zero means that they are the same.
 	Asked workflow.TaskRequest
 }
 

@@ -25,8 +25,8 @@ type attachmentAPI struct {
 }
 
 // remove passes the request to the attachment's host, which checks whether the guest has the disk.
-// If no host has the instance or, with force, if the host is fenced, the registry itself deletes
-// the attachment.
+// The registry itself deletes the attachment if no host has the instance or, with force, if the
+// host is fenced.
 func (s *attachmentAPI) remove(w http.ResponseWriter, r *http.Request) error {
 	force, err := boolean(r.URL.Query(), "force")
 	if err != nil {

@@ -44,8 +44,8 @@ func readCall(r *http.Request) (store.Call, error) {
 }
 
 // whoIs returns the caller for the audit trail. For a daemon it adds the user who made the
-// request, from the caller header. From other callers this header is ignored: any member of a
-// socket's group could name another user.
+// request, from the caller header. It ignores other callers' header: any member of a socket's
+// group could name another user.
 func whoIs(r *http.Request) string {
 	who, said := identityOf(r), r.Header.Get(api.CallerHeader)
 	if id, ok := mtls.IdentityOf(r.Context()); ok && id.Kind != mtls.KindHost {
@@ -60,8 +60,8 @@ func whoIs(r *http.Request) string {
 	return who + api.AskedBy + said
 }
 
-// identityOf returns the caller's name according to its certificate or the socket. For a local
-// daemon it leaves out the PID, which does not identify the requester.
+// identityOf returns the caller's name by its certificate or the socket. It omits a local daemon's
+// PID, which does not identify the requester.
 func identityOf(r *http.Request) string {
 	if id, ok := mtls.IdentityOf(r.Context()); ok {
 		return id.String()

@@ -97,8 +97,8 @@ func (s *estimateAPI) standstill(ctx context.Context, guests []api.PausedInstanc
 	return seconds, nil
 }
 
-// copying returns the seconds of the copy, including verification if requested. measured is the
-// rate of earlier whole moves, 0 if unknown.
+// copying returns the seconds of the copy, with verification if requested. measured is the rate of
+// earlier moves, 0 if unknown.
 func copying(bytes int64, opts api.CopyOptions, measured float64) float64 {
 	size := float64(bytes)
 	if measured > 0 {

@@ -55,8 +55,7 @@ func create[In, Out any](route routes.Route[In, Out], do func(context.Context, s
 	})
 }
 
-// change returns a route that calls do for the object that the path names, and answers with the
-// result.
+// change is write for the object that the path names.
 func change[In, Out any](route routes.Route[In, Out], do func(context.Context, store.Call, string, In) (Out, error)) httpjson.Route {
 	return write(route, http.StatusOK, func(r *http.Request, call store.Call, in In) (Out, error) {
 		return do(r.Context(), call, httpjson.Reference(r), in)

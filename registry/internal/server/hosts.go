@@ -20,8 +20,8 @@ import (
 // maxWait bounds a long poll. It equals the longest report interval (package store).
 const maxWait = 5 * time.Minute
 
-// report handles a host's report. The path, the body and the certificate must have the same host
-// id, and the certificate must have the reported name.
+// report requires the same host id in path, body and certificate, and the reported name in the
+// certificate.
 func (s *hostAPI) report(r *http.Request, call store.Call, in api.HostReport) (api.Host, error) {
 	id, err := ownHost(r)
 	if err != nil {

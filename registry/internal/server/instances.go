@@ -72,8 +72,8 @@ func (s *instanceAPI) unlock(ctx context.Context, call store.Call, ref string, _
 	return s.instances.Unlock(ctx, call, ref)
 }
 
-// unshelve passes the call to the host that is to get the instance. If the request names a host,
-// the call has the host's name and not its id, because a daemon recognizes itself by its name.
+// unshelve passes the call to the host that is to get the instance. The call has the name of a
+// requested host, not its id: a daemon recognizes itself by its name.
 func (s *instanceAPI) unshelve(w http.ResponseWriter, r *http.Request) error {
 	call, in, err := readChange[api.InstanceUnshelve](r)
 	if err != nil {
@@ -101,8 +101,8 @@ func (s *instanceAPI) unshelve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// wonBy returns the refusal of an unshelve after another host has won the instance. Only the
-// registry can name that host. wonBy returns nil unless the host refused with not_your_host.
+// wonBy returns the refusal, with the winner's name, of an unshelve after another host has won the
+// instance (not_your_host), otherwise nil.
 func (s *instanceAPI) wonBy(r *http.Request, status int, answer []byte) error {
 	if refused := relay.Refusal(status, answer); refused == nil || refused.Code != api.CodeNotYourHost {
 		return nil

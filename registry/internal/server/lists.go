@@ -59,8 +59,8 @@ func listFilled[T any](route routes.Route[routes.None, []T], each walk[T], fill 
 	})
 }
 
-// wantsPages reports whether the caller supports pages. A request that a daemon has passed on
-// announces the features of the daemon's caller.
+// wantsPages reports whether the caller supports pages. A daemon that passes on a request
+// announces the features of its caller.
 func wantsPages(r *http.Request) bool {
 	return r.URL.Query().Has(routes.AfterParameter) || len(protocol.AnnouncedIn(r.Header).Lacks([]string{protocol.Pages})) == 0
 }
@@ -93,8 +93,8 @@ func (p *page[T]) add(key string, thing T) (more bool, err error) {
 	return true, nil
 }
 
-// filled returns the page with each object replaced by the result of fill. If the results exceed
-// the bound, it omits the last ones.
+// filled returns the page with each object replaced by the result of fill. It omits the last
+// results beyond the bound.
 func (p *page[T]) filled(fill func(T) T) (page[T], error) {
 	out := page[T]{bound: p.bound}
 	for _, r := range p.rows {

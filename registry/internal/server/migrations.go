@@ -35,8 +35,8 @@ func (s *migrationAPI) each(r *http.Request, after string, do ledger.Visit[api.M
 	return s.migrations.Each(r.Context(), query.Get("volume"), all, viewerOf(r), after, do)
 }
 
-// show returns a migration. If it has ended, show also asks the host, if connected: only the
-// host's journal has some final values, such as the stalls of the guest.
+// show returns a migration. If it has ended, show also asks a connected host: only its journal has
+// some final values, such as the guest's stalls.
 func (s *migrationAPI) show(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.views.migration(ctx, ref, as)
 	if err == nil && m.LedByRegistry() {

@@ -21,8 +21,8 @@ import (
 type adoption func(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (workflow.Pause, error)
 
 // orAdopted ends a move with all guests paused that hosts know and the registry does not know,
-// because its database was restored from a backup. It does so if the function of returns true for
-// the report of any of the move's instances; the route handles all other migrations.
+// because its database was restored from a backup. It does so if of returns true for any reported
+// instance of the move; the route handles all other migrations.
 func (s *pauseAPI) orAdopted(route httpjson.Route, of func(api.SavedInstance) bool, adopt adoption) httpjson.Route {
 	known := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
@@ -59,8 +59,7 @@ func (s *pauseAPI) orAdopted(route httpjson.Route, of func(api.SavedInstance) bo
 
 func asleep(g api.SavedInstance) bool { return g.Asleep }
 
-// anyOf accepts every saved instance, so that a move can be ended even if all its guests already
-// run at dst.
+// anyOf accepts every saved instance: all guests may already run at dst.
 func anyOf(api.SavedInstance) bool { return true }
 
 // savedFor asks every connected host for its record of a move with all guests paused. It omits

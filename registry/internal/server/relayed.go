@@ -25,12 +25,11 @@ import (
 // not passed on.
 const hostParameter = "host"
 
-// target is the destination of a request: the host that must answer, and the object that the path
-// names.
+// target is the host that must answer a request, and the object that the path names.
 type target struct {
 	host api.Host
-	// id is the object's id, which replaces its name in the call of the host: the name may mean
-	// another object there later. It is "" if the path names no object of the registry.
+	// id replaces the object's name in the call of the host: the name may mean another object
+	// there later. It is "" if the path names no object of the registry.
 	id string
 }
 
@@ -112,7 +111,7 @@ func readBody[In any](r *http.Request) (in In, body []byte, err error) {
 }
 
 // pass passes a request to a host and answers with the host's answer. A request with a known key
-// goes to the same host in the same form as before, even if names or locations have changed.
+// goes to the same host in the same form as before.
 func (s *forwarder) pass(w http.ResponseWriter, r *http.Request, asked workflow.TaskRequest, key string, find resolve) error {
 	status, body, err := s.ask(r, asked, key, find)
 	if err != nil {

@@ -26,8 +26,7 @@ type retypeAPI struct {
 }
 
 // retype changes the type of a volume: at once if its bytes may stay, else by a migration that
-// changes type and location together at its end. A repeated request takes the same course and gets
-// the same answer.
+// changes type and location together at its end. A repeated request gets the same answer.
 func (s *retypeAPI) retype(w http.ResponseWriter, r *http.Request) error {
 	call, in, err := readChange[api.VolumeRetype](r)
 	if err != nil {
@@ -90,8 +89,7 @@ func (s *retypeAPI) plan(r *http.Request, call store.Call, in api.VolumeRetype) 
 	return out, err
 }
 
-// move returns the call that moves a volume with its new type, or the call that plans the move, as
-// path selects.
+// move returns the call that moves a volume with its new type or, by path, plans the move.
 func (s *retypeAPI) move(ctx context.Context, plan store.RetypePlan, in api.VolumeRetype, path string) (req relay.Request, err error) {
 	host, err := s.targets.placement.Mover(ctx, plan.Volume, plan.ToPool)
 	if err != nil {

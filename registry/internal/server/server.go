@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package server is the registry's HTTP API: a handler for each of its routes (package routes),
-// over the store, and over the relay if a host must answer. It identifies callers, decodes requests
-// and encodes answers. The store decides permissions.
+// over the store, and over the relay if a host must answer. The store decides permissions.
 package server
 
 import (

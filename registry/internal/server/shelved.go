@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// shelvedOr returns a route that changes an attachment: with the function shelved if no host has
-// the instance, else by the instance's host. In the first case the answer has an attachment and no
-// op. A request that was passed to a host before goes there again.
+// shelvedOr returns a route that changes an attachment: by shelved, without an op, if no host has
+// the instance, else by the instance's host. A request that was passed to a host before goes there
+// again.
 func shelvedOr[In any](f *forwarder, route routes.Route[In, api.Attachment], shelved func(context.Context, store.Call, string, In) (api.Attachment, error), find finder[In]) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		call, err := readCall(r)
@@ -38,8 +38,7 @@ func shelvedOr[In any](f *forwarder, route routes.Route[In, api.Attachment], she
 }
 
 // shelvedAlone answers with the result of do, if no host has the attachment's instance. Otherwise
-// done is false, or the request is refused if it is a host's, because hosts change attachments
-// themselves.
+// done is false, and a host's request is refused, because hosts change attachments themselves.
 func (s *forwarder) shelvedAlone(w http.ResponseWriter, r *http.Request, call store.Call, do func(context.Context) (api.Attachment, error)) (done bool, err error) {
 	asked, err := s.isTask(r, call)
 	if asked || err != nil {

@@ -32,8 +32,8 @@ type streams struct {
 
 // send sends the result of look, once and then at every change, until look reports the last event.
 // The first line is the present state. The events' numbers continue from the query parameter
-// since, so a disconnected client can ask again and misses nothing. An error before the first line
-// is the answer; a later error ends the stream.
+// since, so that a disconnected client misses nothing. An error before the first line is the
+// answer; a later error ends the stream.
 func (s *streams) send(w http.ResponseWriter, r *http.Request, look func(context.Context) (e api.Event, last bool, err error)) error {
 	since, err := sequence(r.URL.Query())
 	if err != nil {

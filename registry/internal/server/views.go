@@ -41,8 +41,8 @@ func (s *views) migration(ctx context.Context, ref string, as store.Viewer) (api
 // followed has, in order, the states that a host enters before it notifies the registry.
 var followed = []api.MigrationState{api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied}
 
-// withProgress adds to an open migration its last reported progress. Locations and host stay as
-// the registry has them. So does the state, unless the host may be in a later one.
+// withProgress adds to an open migration its last reported progress. Locations and host stay, and
+// so does the state, unless the host may be in a later one.
 func (s *views) withProgress(ctx context.Context, m api.Migration) api.Migration {
 	if m.LedByRegistry() {
 		return s.pausedNow(ctx, m)
@@ -79,8 +79,8 @@ func withHostView(m, host api.Migration) api.Migration {
 	return m
 }
 
-// pausedNow completes the view of a move that the registry leads, with the progress that the copy
-// host reports, and with the disconnected hosts that the move waits for.
+// pausedNow completes the view of a move that the registry leads, with the copy host's progress,
+// and the disconnected hosts that the move waits for.
 func (s *views) pausedNow(ctx context.Context, m api.Migration) api.Migration {
 	live, ok := s.progress.Of(m.ID)
 	switch {

@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// setSize gives a volume the size that an operator requests, after a host that reaches the image
-// has reported this size.
+// setSize gives a volume the requested size, after a host that reaches the image has reported it.
 func (s *volumeAPI) setSize(r *http.Request, call store.Call, in api.VolumeSize) (none api.Volume, err error) {
 	if err := in.Check(); err != nil {
 		return none, err

@@ -89,8 +89,7 @@ func ofMigration[In any](t *targets) finder[In] {
 }
 
 // toStart returns the attachment that the path names, and the host that starts a move of its
-// volume. It refuses an instance without a host, because without a guest the volume is moved as a
-// whole.
+// volume. It refuses an instance without a host: the volume is then moved as a whole.
 func (s *targets) toStart(ctx context.Context, r *http.Request, in *api.MigrationTarget) (target, error) {
 	if err := s.resolveType(ctx, &in.ToType); err != nil {
 		return target{}, err
