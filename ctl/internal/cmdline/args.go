@@ -13,8 +13,8 @@ import (
 )
 
 // Arrange puts a command line, with flags anywhere, into the parser's order: global flags, noun
-// and verb, the verb's flags, "--", arguments. It checks nothing: the parser reports unknown flags
-// and words where they are. "help NOUN VERB" becomes "NOUN VERB --help".
+// and verb, the verb's flags, "--", arguments. It checks nothing. "help NOUN VERB" becomes "NOUN
+// VERB --help".
 func Arrange(app *cli.App, argv []string) []string {
 	var a arrangement
 	level := app.Commands
@@ -152,14 +152,14 @@ func WantsJSON(arranged []string) bool {
 	return false
 }
 
-// Position is the place of the next word in a command line: the value of Flag if set, otherwise
-// the argument number Argument.
+// Position is the place of the next word in a command line: the value of Flag, if set, or argument
+// number Argument.
 type Position struct {
 	Flag     string
 	Argument int
 }
 
-// Locate returns the command and the position after the given words, to complete the next word.
+// Locate returns the command and the position after the given words.
 func Locate(app *cli.App, words []string) (*cli.Command, Position) {
 	var (
 		command *cli.Command

@@ -2,7 +2,7 @@
 
 package cmdline
 
-// AppHelp is the template of the program's help.
+// AppHelp is the program's help template.
 const AppHelp = `{{.Name}}: {{.Usage}}
 
 Usage: {{.UsageText}}
@@ -16,7 +16,7 @@ Global flags:
 {{range .VisibleFlags}}   {{.}}
 {{end}}`
 
-// NounHelp is the template of a noun's help.
+// NounHelp is a noun's help template.
 const NounHelp = `{{.HelpName}}: {{.Usage}}
 
 Usage: {{.HelpName}} VERB
@@ -27,7 +27,7 @@ Verbs ('{{.HelpName}} VERB --help' says more):
 {{range .VisibleCommands}}   {{join .Names ", "}}{{if .ArgsUsage}} {{.ArgsUsage}}{{end}}{{"\t"}}{{.Usage}}
 {{end}}`
 
-// CommandHelp is the template of a command's help.
+// CommandHelp is a command's help template.
 const CommandHelp = `{{.HelpName}}: {{.Usage}}
 
 Usage: {{if .UsageText}}{{.UsageText}}{{else}}{{.HelpName}}{{if .ArgsUsage}} {{.ArgsUsage}}{{end}}{{if gt (len .VisibleFlags) 1}} [FLAGS]{{end}}{{end}}

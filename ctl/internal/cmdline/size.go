@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sizeUnits are powers of 1024. "20G" and "20GB" are refused, because they may mean powers of
-// 1000.
+// sizeUnits lacks "G" and "GB", which may mean powers of 1000.
 var sizeUnits = map[string]int64{
 	"":    1,
 	"B":   1,
@@ -42,7 +41,7 @@ func parseSize(text string) (int64, error) {
 
 var ambiguous = regexp.MustCompile(`^[0-9.]+[KMGTP]B?$`)
 
-// minPlausibleSize is the smallest plausible size of a disk. A smaller number probably lacks its
+// minPlausibleSize is the smallest plausible size of a disk. A smaller one probably lacks its
 // unit.
 const minPlausibleSize = 1 << 20
 

@@ -14,8 +14,7 @@ import (
 var synonyms = map[string]string{"ls": "list", "get": "show", "info": "show", "describe": "show", "rm": "delete", "remove": "delete", "move": "migrate", "mv": "migrate"}
 
 // NearestFlag returns the long name of the flag that the user probably means, or "". name may be
-// the beginning or end of a flag's name, as "pool" of "to-pool", or only similar
-// (humanize.Nearest).
+// its beginning or end, as "pool" of "to-pool", or similar (humanize.Nearest).
 func NearestFlag(flags []cli.Flag, name string) string {
 	var names []string
 	for _, f := range flags {

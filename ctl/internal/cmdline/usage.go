@@ -91,8 +91,7 @@ func OrList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// Prefix returns the command without the program's name, to begin an error: "volume show: ", or
-// "".
+// Prefix returns the command without the program's name, to begin an error: "volume show: ".
 func Prefix(c *cli.Context) string {
 	if name := c.Command.HelpName; len(name) > len(session.Program) {
 		return name[len(session.Program)+1:] + ": "

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FlagWords are the permitted values of each flag that accepts only some words, and of the
-// argument shell.
+// FlagWords are the permitted values of flags that accept only some words, and of the argument
+// shell.
 var FlagWords = map[string][]string{
 	"output":           {"table", "json"},
 	"progress":         {session.ProgressAuto, session.ProgressPlain, session.ProgressJSON, session.ProgressNone},
@@ -41,7 +41,7 @@ func OnOff(on bool) string {
 	return "off"
 }
 
-// CheckWord returns the action that checks a flag with permitted values (FlagWords).
+// CheckWord returns the action that checks a flag of FlagWords.
 func CheckWord(flag string) func(*cli.Context, string) error {
 	return func(_ *cli.Context, got string) error {
 		if err := CheckOneOf(FlagWords[flag], got); err != nil {

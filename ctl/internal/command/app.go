@@ -37,7 +37,7 @@ Exit status: 0 done, 1 internal error, 2 wrong usage, 3 not found, 4 refused,
 5 daemon, registry or libvirt unavailable, 6 the operation ended in error,
 7 it needs an operator, 130 you stopped waiting.`, api.MinIDPrefix)
 
-// newApp builds the command tree. It makes no connection: each command opens its own session.
+// newApp builds the command tree.
 func newApp(stdout, stderr io.Writer) *cli.App {
 	app := &cli.App{
 		Name:            session.Program,
@@ -144,7 +144,6 @@ func missingVerb(c *cli.Context) error {
 
 const maxSuggested = 3
 
-// nounsOf returns the names of the nouns with this verb.
 func nounsOf(nouns []*cli.Command, word string) (out []string) {
 	for _, noun := range nouns {
 		for _, verb := range noun.Subcommands {

@@ -15,9 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// adviseRegistry adds the command line for the registry to a daemon's error that has the
-// registry's address: only the registry serves the request, or it permits the request only to
-// operators.
+// adviseRegistry adds the command line for the registry to a daemon's error with the registry's
+// address: only the registry serves the request, or it serves the request only to operators.
 func adviseRegistry(app *cli.App, argv []string, err error) error {
 	var (
 		advised *session.AdvisedError

@@ -40,7 +40,6 @@ func completionCommand() *cli.Command {
 	}
 }
 
-// completeCommand returns the command that the completion scripts call.
 func completeCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "__complete",

@@ -18,8 +18,8 @@ import (
 
 const flagYes = "yes"
 
-// confirm asks the user before anything is done; every answer but yes is an error. Without a
-// terminal it returns an error with the text noTerminal.
+// confirm asks the user; every answer but yes is an error. Without a terminal the error is
+// noTerminal.
 func confirm(c *cli.Context, s *session.Session, question, noTerminal string) error {
 	in, ok := terminal(c)
 	if !ok {

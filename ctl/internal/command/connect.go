@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/client"
 )
 
-// connect returns the client for the user's socket or registry. It connects with its first
+// connect returns the client for the user's socket or registry, which connects with its first
 // request.
 func connect(c *cli.Context) (*client.Client, error) {
 	// An empty variable counts as unset; an empty flag comes from an unset variable of a script.

@@ -314,8 +314,7 @@ func printDrainVolumes(s *session.Session, d *api.Drain) error {
 	return s.PrintLines(reasons...)
 }
 
-// leftBehind returns why the first volume that could not be moved stays, and the number of other
-// such volumes.
+// leftBehind returns why the first unmoved volume stays, and the number of other such volumes.
 func leftBehind(d api.Drain) string {
 	line, more := "", 0
 	for _, v := range d.Volumes {

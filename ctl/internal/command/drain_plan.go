@@ -18,20 +18,20 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// drainPlan is the effect of a drain on a volume: the plan of its move, the refusal, or the
-// present migration that the drain would await. Error also names an image below the pool's path
-// that a volume outside the pool needs.
+// drainPlan is a drain's effect on a volume: the plan of its move, the refusal, or the present
+// migration to await. Error also names an image below the pool's path that a volume outside the
+// pool needs.
 type drainPlan struct {
 	VolumeID   string             `json:"volume_id"`
 	VolumeName string             `json:"volume_name"`
 	Host       string             `json:"host,omitempty"`
 	SizeBytes  int64              `json:"size_bytes"`
 	Plan       *api.MigrationPlan `json:"plan,omitempty"`
-	// Method is the method for a volume with several guests. Pause is the cost for these guests.
+	// Method is for a volume with several guests. Pause is the cost for them.
 	Method string             `json:"method,omitempty"`
 	Pause  *api.PauseEstimate `json:"pause,omitempty"`
-	// Migration is a present move of the volume out of the pool, or into it; after the latter the
-	// drain moves the volume.
+	// Migration is a present move of the volume out of the pool, or into it. After a move into the
+	// pool the drain moves the volume.
 	Migration *api.Migration `json:"migration,omitempty"`
 	Error     *api.Error     `json:"error,omitempty"`
 	// outside means that the volume is not in the pool; Error names the image below the pool's
@@ -127,8 +127,8 @@ func (d *drainPlans) inPool() int {
 	return n
 }
 
-// refusal returns an error if the pool has volumes but none would be moved, or if the pool would
-// still be needed after the drain.
+// refusal returns an error if none of the pool's volumes would be moved, or the pool would still
+// be needed.
 func (d *drainPlans) refusal() error {
 	moves := slices.ContainsFunc(d.plans, func(p drainPlan) bool { return p.Error == nil })
 	switch {
@@ -222,8 +222,7 @@ func (p *drainPlan) ask(ctx context.Context, s *session.Session, v *api.Volume, 
 	return nil
 }
 
-// room is the space that volumes take in a host's pool: after their moves, and at their maximal
-// size.
+// room is volumes' space in a host's pool: after their moves, and at their maximal size.
 type room struct {
 	host               string
 	takes, grown, free int64
@@ -234,7 +233,7 @@ type room struct {
 }
 
 // roomLines returns a line for each host with the present and maximal space of its volumes, and
-// the free space. Hosts that share the pool share its space.
+// the free space, which hosts of a shared pool share.
 func (d *drainPlans) roomLines() []string {
 	shared := slices.ContainsFunc(d.to, func(p api.Pool) bool { return p.Shared })
 	rooms := map[string]*room{}

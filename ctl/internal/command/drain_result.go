@@ -10,8 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// drainResult returns a line about a drain's end, and why its pool must not be removed yet, "" if
-// it may be.
+// drainResult returns a line about a drain's end, and why its pool must not be removed yet, or "".
 func drainResult(d *api.Drain) (line, stays string) {
 	moved, left := 0, 0
 	needs := poolNeeds{uses: d.Uses}

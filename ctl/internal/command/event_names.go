@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// eventNames finds the names of things in events. It reads each list once.
+// eventNames finds the names of things in events.
 type eventNames struct {
 	load        func(collection string) map[string]string
 	attachments func() []api.Attachment
@@ -42,8 +42,8 @@ func (n *eventNames) attachment(id string) string {
 	return n.loaded[nouns][id]
 }
 
-// object returns an event's object, "volume/ID", with the name that the event has for it,
-// otherwise its present name.
+// object returns an event's object, "volume/ID", with the event's name for it, otherwise its
+// present name.
 func (n *eventNames) object(object string, details map[string]any) string {
 	kind, id, _ := strings.Cut(object, "/")
 	if name := nameIn(kind, details); name != "" {

@@ -70,7 +70,7 @@ func eventReasons(e api.Event) (reasons []string) {
 }
 
 // postedBy returns the requester of an action that a host reported, as that host names it, and
-// whether the request had force. The registry has not seen the request.
+// whether the request had force.
 func postedBy(e api.Event) string {
 	posted, _ := e.Details["posted"].(map[string]any)
 	who, _ := posted["who"].(string)

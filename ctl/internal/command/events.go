@@ -78,7 +78,7 @@ func events(c *cli.Context, s *session.Session) error {
 }
 
 // eventsSince reads the audit trail after the event number since, page by page. If last is set, it
-// reads only the last events, unless filtered is true: the caller then filters the events.
+// reads only the last events, unless the caller filters them (filtered).
 func eventsSince(ctx context.Context, s *session.Session, since int64, last int, filtered bool) ([]api.Event, error) {
 	if last > 0 && last <= onePage && !filtered {
 		end, _, err := session.List(ctx, s, routes.ListEvents.With("since", strconv.FormatInt(since, 10)).With("last", strconv.Itoa(last)))
@@ -101,7 +101,7 @@ func eventsSince(ctx context.Context, s *session.Session, since int64, last int,
 	}
 }
 
-// onePage is the greatest number of events in one answer.
+// onePage is the most events in one answer.
 const onePage = 1000
 
 func followEvents(ctx context.Context, s *session.Session, since int64, keep func(api.Event) bool) error {

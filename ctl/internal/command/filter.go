@@ -47,8 +47,7 @@ func filterStatus(words []string) cli.Flag {
 	}}
 }
 
-// emptyText returns the text for an empty list: whenEmpty or, if the user has set a filter, that
-// nothing matches.
+// emptyText returns whenEmpty or, if the user has set a filter, that nothing matches.
 func emptyText(c *cli.Context, noun, whenEmpty string, filters ...string) string {
 	if slices.ContainsFunc(filters, c.IsSet) {
 		return "No " + noun + " matches."
@@ -61,8 +60,8 @@ func matches(c *cli.Context, flag string, values ...string) bool {
 	return asked == "" || slices.Contains(values, asked)
 }
 
-// filterList returns the objects that the function keep accepts, and the answer with only these.
-// Their JSON keeps fields that this version does not know.
+// filterList returns the objects that keep accepts, and the answer with only these. Their JSON
+// keeps unknown fields.
 func filterList[T any](things []T, resp session.Response, collection string, keep func(T) bool) ([]T, session.Response, error) {
 	var said []json.RawMessage
 	stays := [][]byte{}

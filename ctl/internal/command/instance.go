@@ -83,8 +83,8 @@ func instanceList(c *cli.Context, s *session.Session) error {
 	return s.PrintList(resp, ids, &t, empty)
 }
 
-// silentHosts returns the hosts that do not report: by name, the age of their instances' states.
-// It returns nil if a script reads the output, and if the hosts cannot be read.
+// silentHosts returns the age of the instances' states of hosts that do not report, by name. It
+// returns nil for a script, and if the hosts cannot be read.
 func silentHosts(ctx context.Context, s *session.Session) map[string]string {
 	if s.JSON || s.Quiet {
 		return nil
@@ -161,7 +161,7 @@ func lockLine(i *api.Instance) string {
 }
 
 // whyKeptOff returns why, and until when, an instance cannot be started: a move with all guests
-// paused has saved it. It returns "" for other instances.
+// paused has saved it. For other instances it returns "".
 func whyKeptOff(i *api.Instance) string {
 	if i.LockedBy == "" || i.State != api.InstanceStopped {
 		return ""
@@ -236,8 +236,7 @@ func instanceAdopt(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// printLeftOut prints the disks that did not become volumes: Volferry does not protect or move
-// them.
+// printLeftOut prints the disks that did not become volumes.
 func printLeftOut(s *session.Session, i api.Instance) {
 	for _, slot := range i.BlockDeviceMappings {
 		if slot.Note != "" {
@@ -249,8 +248,7 @@ func printLeftOut(s *session.Session, i api.Instance) {
 	}
 }
 
-// adoptedInstances reads the answer to an adoption: a list, or the one instance that the user
-// named.
+// adoptedInstances reads the answer to an adoption: a list, or the named instance.
 func adoptedInstances(resp session.Response) ([]api.Instance, error) {
 	var many []api.Instance
 	if resp.Has("instances") {
@@ -261,7 +259,6 @@ func adoptedInstances(resp session.Response) ([]api.Instance, error) {
 	return one, resp.Decode("instance", &one[0])
 }
 
-// alreadyAdopted reads the names of the instances adopted before.
 func alreadyAdopted(resp session.Response) (names []string) {
 	if resp.Has("already_adopted") && resp.Decode("already_adopted", &names) != nil {
 		return nil

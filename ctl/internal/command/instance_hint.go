@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// hintInstance adds a hint to an error about a missing volume if the given name is an instance's:
-// the volumes of an adopted web1 have names such as web1-vda.
+// hintInstance adds a hint to an error about a missing volume if its name is an instance's: the
+// volumes of an adopted web1 have names such as web1-vda.
 func hintInstance(c *cli.Context, s *session.Session, err error) error {
 	var e *api.Error
 	ref := c.Args().First()
@@ -49,7 +49,7 @@ func hintInstance(c *cli.Context, s *session.Session, err error) error {
 	return &session.AdvisedError{Err: e, Exit: api.ExitNotFound, Advice: advice}
 }
 
-// hintVolume adds a hint to an error about a missing attachment if the given name is a volume's:
+// hintVolume adds a hint to an error about a missing attachment if its name is a volume's:
 // attachments have only ids.
 func hintVolume(c *cli.Context, s *session.Session, err error) error {
 	var e *api.Error

@@ -88,8 +88,8 @@ func stopFlags() []cli.Flag {
 	}
 }
 
-// simpleVerb returns a command that takes only an instance. done is the format of the final text;
-// its argument is the instance's name.
+// simpleVerb returns a command that takes only an instance. done formats the final text from the
+// instance's name.
 func simpleVerb(verb string, route routes.Route[routes.None, api.Instance], usage, description, done string) *cli.Command {
 	return &cli.Command{
 		Name: verb, Usage: usage, ArgsUsage: "INSTANCE", Description: description,

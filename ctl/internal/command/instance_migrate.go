@@ -77,8 +77,8 @@ func againText(c *cli.Context, p *instancePlan) string {
 	return shell.Line(words...)
 }
 
-// instanceMove moves the volumes of an instance. Each move is an op in its host's journal: if this
-// program dies, only the later moves do not begin.
+// instanceMove moves the volumes of an instance. If this program dies, only the later moves do not
+// begin.
 type instanceMove struct {
 	s          *session.Session
 	plan       *instancePlan
@@ -168,8 +168,8 @@ func (r *instanceMove) print(lines ...string) error {
 	return r.s.PrintLines(lines...)
 }
 
-// stoppedAt returns the error of volume number i, with the finished moves, the remaining volumes,
-// and the command that continues.
+// stoppedAt returns the error of volume number i, with the finished moves, the others, and the
+// command that continues.
 func (r *instanceMove) stoppedAt(i int, err error) error {
 	var left []string
 	for _, v := range r.plan.Volumes[i:] {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command has the commands of volferryctl: their flags, arguments, help and completion,
-// requests and output.
+// Package command has the commands of volferryctl.
 package command
 
 import (
@@ -14,8 +13,7 @@ import (
 )
 
 // Main runs the command line of the process and returns its exit status. The first Ctrl-C or
-// SIGTERM cancels the context, so the command stops waiting for lasting work. A second signal ends
-// the process.
+// SIGTERM ends a wait for lasting work. A second signal ends the process.
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

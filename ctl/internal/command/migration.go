@@ -109,7 +109,7 @@ func migrationStart(c *cli.Context, s *session.Session) error {
 	return orOfVolume(c.Context, s, c.Args().First(), err)
 }
 
-// orOfVolume returns err, about a missing attachment ref, or an error with the attachments of the
+// orOfVolume returns err, about a missing attachment, or an error with the attachments of the
 // volume that ref names.
 func orOfVolume(ctx context.Context, s *session.Session, ref string, err error) error {
 	if _, _, showErr := session.Show(ctx, s, routes.ShowAttachment, ref); !isNotFound(showErr) {
@@ -183,7 +183,7 @@ func migrationComplete(c *cli.Context, s *session.Session) error {
 }
 
 // runStep works on the migration of the attachment id. If there is none, id may be the migration
-// itself, or its volume's name. If it is neither, runStep returns the first error.
+// itself, or its volume's name. Otherwise runStep returns the first error.
 func runStep[In any](ctx context.Context, s *session.Session, ofAttachment routes.Route[In, api.Migration], in In, ofMigration routes.Route[routes.None, api.Migration], id string) error {
 	id = attachmentID(ctx, s, id)
 	err := runMigration(ctx, s, ofAttachment, in, id)

@@ -61,8 +61,8 @@ func readLive(c *cli.Context, target *api.MigrationTarget) error {
 	return nil
 }
 
-// confirmPause prints the expected cost of a move that pauses guests. It asks the user to agree
-// unless --yes was given.
+// confirmPause prints the expected cost of a move that pauses guests. Without --yes it asks the
+// user to agree.
 func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
 	switch {
 	case target.Method == api.MethodLive:

@@ -53,14 +53,14 @@ func overBefore(s *session.Session, resp session.Response, m *api.Migration) str
 	}
 }
 
-// isNotFound reports whether a request was answered with not_found. An operation that began and
-// later failed with not_found does not count.
+// isNotFound reports whether a request was answered with not_found. An operation that failed with
+// not_found later does not count.
 func isNotFound(err error) bool {
 	var ended *session.AdvisedError
 	return api.CodeOf(err) == api.CodeNotFound && !errors.As(err, &ended)
 }
 
-// followPaused follows a migration of several guests: the registry leads it, and it has no op.
+// followPaused follows a migration of several guests, which the registry leads without an op.
 // cancels means that its cancel was requested.
 func followPaused(ctx context.Context, s *session.Session, resp session.Response, cancels bool) error {
 	m := &api.Migration{}
@@ -80,8 +80,7 @@ func followPaused(ctx context.Context, s *session.Session, resp session.Response
 }
 
 // watchMigration waits as awaitMigration does, and prints the migration's state. cancels means
-// that the user has cancelled it; then a migration that was cancelled because of an error is no
-// error.
+// that the user has cancelled it; then a migration cancelled by an error is no error.
 func watchMigration(ctx context.Context, s *session.Session, m *api.Migration, cancels bool) error {
 	m, resp, err := awaitMigration(ctx, s, m)
 	if cancels && m != nil && m.State == api.MigrationCancelled {
@@ -120,8 +119,8 @@ func awaitMigration(ctx context.Context, s *session.Session, m *api.Migration) (
 	return endWatch(ctx, s, display, m.ID)
 }
 
-// migrationSettled reports whether a migration will not change without another request, because it
-// has ended or its last operation failed.
+// migrationSettled reports whether a migration has ended, or needs another request after a failed
+// operation.
 func migrationSettled(m *api.Migration) bool {
 	if m.Stopped() {
 		return true

@@ -107,8 +107,8 @@ func moveTo(c *cli.Context, s *session.Session, route routes.Route[api.Migration
 	})
 }
 
-// askingOverwrite makes a move, but asks the user first if it overwrites a file with data that
-// Volferry does not know. Without a terminal the move stays refused.
+// askingOverwrite makes a move. It asks the user before a file with unknown data is overwritten;
+// without a terminal the move stays refused.
 func askingOverwrite(c *cli.Context, s *session.Session, agreed bool, move func(overwrite bool) error) error {
 	err := move(agreed)
 	var refused *api.Error
@@ -125,8 +125,8 @@ func askingOverwrite(c *cli.Context, s *session.Session, agreed bool, move func(
 	return move(true)
 }
 
-// minBareRate is the smallest accepted rate without a unit: below it the user probably does not
-// mean bytes.
+// minBareRate is the smallest accepted rate without a unit: smaller ones are probably not meant as
+// bytes.
 const minBareRate = 64 << 10
 
 // parseRate parses --bandwidth, in bytes per second: 100MiB/s or 100MiB. Zero is no limit.

@@ -18,9 +18,9 @@ func ofMove(ctx context.Context, s *session.Session, ref string, do func(ref str
 	return orOfMove(ctx, s, ref, do(ref), do)
 }
 
-// orOfMove handles the error of a request for migration ref. If there is no such migration, it
-// finds the migration of the volume or source attachment that ref names, prints it if it is one of
-// several, and calls do with its id. Otherwise it returns err.
+// orOfMove handles the error of a request for migration ref. Without such a migration, it finds
+// the migration of the volume or source attachment that ref names, prints it if it is one of
+// several, and calls do with its id. If there is none, it returns err.
 func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do func(ref string) error) error {
 	if !isNotFound(err) {
 		return err
@@ -46,8 +46,8 @@ func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do
 }
 
 // findMove returns the open migration of the volume or source attachment that ref names, otherwise
-// the newest; nil if there is none or if migrations cannot be read. several reports whether it has
-// chosen the migration from several open ones, or from several ended ones.
+// the newest; nil if there is none or if migrations cannot be read. several reports whether it was
+// chosen from several open or several ended ones.
 func findMove(ctx context.Context, s *session.Session, ref string) (m *api.Migration, several bool, err error) {
 	for _, list := range []routes.Route[routes.None, []api.Migration]{routes.ListMigrations, routes.ListMigrations.With("all", "1")} {
 		moves, _, err := session.List(ctx, s, list)
@@ -72,8 +72,8 @@ func findMove(ctx context.Context, s *session.Session, ref string) (m *api.Migra
 	return nil, false, nil
 }
 
-// movesNamed returns the moves of the volume or source attachment with the id ref. If there are
-// none, it returns the moves of volumes with the name or id prefix ref.
+// movesNamed returns the moves of the volume or source attachment with the id ref. Without any, it
+// returns the moves of volumes with the name or id prefix ref.
 func movesNamed(moves []api.Migration, ref string) (named []api.Migration) {
 	byID := func(m *api.Migration) bool { return ref == m.VolumeID || ref == m.SrcAttachmentID }
 	otherwise := func(m *api.Migration) bool {

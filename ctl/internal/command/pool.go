@@ -59,7 +59,7 @@ func poolList(c *cli.Context, s *session.Session) error {
 }
 
 // roomText formats a size of a pool. It returns "-" for a pool of unknown capacity: an inactive
-// pool, or the pool of a target, which makes no volumes.
+// pool, or the pool of a target.
 func roomText(p *api.Pool, bytes int64, words func(int64) string) string {
 	if p.CapacityBytes == 0 {
 		return "-"
@@ -67,7 +67,7 @@ func roomText(p *api.Pool, bytes int64, words func(int64) string) string {
 	return words(bytes)
 }
 
-// ageText returns the age of a pool's values, if the host does not report them now.
+// ageText returns the age of a pool's values if its host is silent.
 func ageText(p *api.Pool, now time.Time) string {
 	if !p.Stale {
 		return ""

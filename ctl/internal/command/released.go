@@ -145,7 +145,7 @@ func deleteSourceOf(c *cli.Context, s *session.Session, ref string) error {
 	})
 }
 
-// deletedText describes a deleted source, which an older program's answer may lack.
+// deletedText describes a deleted source. An older program's answer may lack the source.
 func deletedText(resp session.Response, migration string) string {
 	var r api.ReleasedSource
 	if err := resp.Decode(routes.DeleteSource.Noun, &r); err != nil || r.Location.Path == "" {
@@ -154,9 +154,8 @@ func deletedText(resp session.Response, migration string) string {
 	return fmt.Sprintf("Deleted %s, %s, which volume %s has released (migration %s).", r.Location.Path, humanize.Bytes(r.Location.SizeBytes), r.VolumeName, r.MigrationID)
 }
 
-// askingUnseen deletes a released source. It asks the user first if it is unknown whether a
-// program wrote to the source since its move. Without a terminal or with --yes such a source
-// stays.
+// askingUnseen deletes a released source. If it is unknown whether a program wrote to it since its
+// move, askingUnseen asks the user first. Without a terminal or with --yes such a source stays.
 func askingUnseen(c *cli.Context, s *session.Session, remove func(force bool) error) error {
 	force := c.Bool("force")
 	err := remove(force)
@@ -277,8 +276,8 @@ func leftInPool(ctx context.Context, s *session.Session, d *api.Drain) []string 
 	return lines
 }
 
-// leaverHosts returns the hosts that moved volumes of a drain; if none did, the hosts with the
-// pool, where earlier moves may have left sources.
+// leaverHosts returns the hosts that moved volumes of a drain or, if none did, the pool's hosts,
+// where earlier moves may have left sources.
 func leaverHosts(ctx context.Context, s *session.Session, d *api.Drain) []string {
 	var hosts []string
 	add := func(host string) {

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/humanize"
 )
 
-// exitInterrupted is a shell's exit status for SIGINT, so that a script does not take unfinished
-// work for done.
+// exitInterrupted is a shell's exit status for SIGINT: a script must not take unfinished work for
+// done.
 const exitInterrupted = 130
 
 // failedChecksError reports that checks of doctor failed. They have been printed.
@@ -26,8 +26,8 @@ func (e *failedChecksError) Error() string {
 	return fmt.Sprintf("%d of %s failed", e.failed, humanize.Count(e.of, "check"))
 }
 
-// report prints err, if any, for the user, and returns the exit status. command is the typed
-// command, because a usage error refers to the command's help.
+// report prints err, if any, for the user, and returns the exit status. A usage error refers to
+// the help of the typed command.
 func report(stderr io.Writer, err error, command string, asJSON bool) int {
 	if err == nil {
 		return api.ExitDone
@@ -39,7 +39,7 @@ func report(stderr io.Writer, err error, command string, asJSON bool) int {
 	}
 	body, exit := classify(err)
 	if asJSON {
-		// If this write fails, there is no other way to report the error.
+		// An error of this write cannot be reported.
 		_ = render.JSONLine(stderr, api.ErrorBody{Error: body})
 		return exit
 	}

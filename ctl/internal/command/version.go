@@ -33,8 +33,8 @@ type versions struct {
 	Server   json.RawMessage `json:"server"`
 	Protocol int             `json:"protocol"`
 	Features []string        `json:"features"`
-	// ServerProtocol and ServerLacks are missing while the other side does not answer. ServerLacks
-	// has the features that the other side lacks.
+	// ServerProtocol and ServerLacks (features that the other side lacks) are missing while the
+	// other side does not answer.
 	ServerProtocol int      `json:"server_protocol,omitempty"`
 	ServerLacks    []string `json:"server_lacks,omitempty"`
 }

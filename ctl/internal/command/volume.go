@@ -187,8 +187,8 @@ func refuseDelete(v *api.Volume) error {
 	return api.Errorf(api.CodeVolumeInUse, "cannot delete volume %s: it is attached to instance %s as %s; detach it first", v.Name, cmp.Or(a.InstanceName, a.InstanceID), a.Device)
 }
 
-// confirmDelete asks the user before the data of an adopted volume is deleted: the data is older
-// than the volume, even if the volume was moved since.
+// confirmDelete asks the user before an adopted volume, also a moved one, is deleted with its
+// data, which is older than the volume.
 func confirmDelete(c *cli.Context, s *session.Session, v *api.Volume) error {
 	if keptByDelete(v.Location) != "" {
 		return nil // the data stays

@@ -75,8 +75,8 @@ func addVolume[In any](c *cli.Context, s *session.Session, route routes.Route[In
 	return s.PrintResult(resp, v.ID, fmt.Sprintf("%s volume %s (%s) at %s%s.", verb, v.Name, v.ID, render.Location(v.Location), onHostText(v.Host)))
 }
 
-// performOnVolume sends a request about the volume with this name, and returns the volume after
-// the work; finished is false if the user did not want to wait.
+// performOnVolume sends a request about the named volume, and returns the volume after the work;
+// finished is false if the user did not want to wait.
 func performOnVolume[In any](ctx context.Context, s *session.Session, route routes.Route[In, api.Volume], name string, in In, refs ...string) (v *api.Volume, resp session.Response, finished bool, err error) {
 	resp, finished, err = session.Perform(ctx, s, route, in, refs...)
 	if err != nil || !finished {

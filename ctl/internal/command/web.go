@@ -72,8 +72,7 @@ func printWebURL(s *session.Session, url string) error {
 	return s.PrintLines(url)
 }
 
-// commandFor returns the beginning of a command line that another terminal needs to reach the same
-// target.
+// commandFor returns the beginning of a command line for the same target in another terminal.
 func commandFor(c *cli.Context, s *session.Session) string {
 	if !c.IsSet("socket") {
 		return session.Program

@@ -8,8 +8,7 @@ import (
 	"io"
 )
 
-// JSON writes v as one indented document. Raw messages in it keep fields that this version does
-// not know.
+// JSON writes v as one indented document. Raw messages keep unknown fields.
 func JSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(jsonWriter{w})
 	enc.SetIndent("", "  ")

@@ -13,8 +13,7 @@ import (
 )
 
 // Names and messages of hosts, guests and images may have characters that control the terminal or
-// change the apparent text. So every writing function of this package escapes them as Go does
-// (\x1b).
+// change the apparent text. So this package escapes them as Go does (\x1b).
 
 // Cell returns s as one line, with its control characters escaped.
 func Cell(s string) string { return printable(s, "") }
@@ -40,7 +39,6 @@ func printable(s, kept string) string {
 }
 
 // jsonWriter escapes the control characters that JSON permits in strings but a terminal obeys.
-// Outside strings a document has no such characters.
 type jsonWriter struct{ w io.Writer }
 
 func (j jsonWriter) Write(p []byte) (int, error) {

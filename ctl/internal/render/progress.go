@@ -22,8 +22,8 @@ const (
 	maxBarCells = 30
 )
 
-// Progress shows a migration as one line that it redraws, or as plain lines for a log. It is not
-// safe for concurrent use.
+// Progress shows a migration as one redrawn line, or as plain lines for a log. It is not safe for
+// concurrent use.
 type Progress struct {
 	w io.Writer
 	// width returns the terminal's width, at every redraw; nil for plain lines.
@@ -43,8 +43,7 @@ func NewBar(w io.Writer, width func() int) *Progress {
 	return &Progress{w: w, width: width}
 }
 
-// NewPlain returns a Progress that writes a line at each change of phase and about every ten
-// percent.
+// NewPlain returns a Progress that writes a line at each phase and about every ten percent.
 func NewPlain(w io.Writer) *Progress {
 	return &Progress{w: w}
 }

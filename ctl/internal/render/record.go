@@ -18,8 +18,7 @@ type field struct {
 	values []string
 }
 
-// Add appends a field, with one line for each value. It writes "-" for an empty value, and if
-// there are no values.
+// Add appends a field, with one line for each value. An empty value, or none, becomes "-".
 func (r *Record) Add(key string, values ...string) {
 	if len(values) == 0 {
 		values = []string{"-"}

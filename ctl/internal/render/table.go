@@ -35,7 +35,7 @@ func (t *Table) Add(cells ...string) {
 
 // Write writes the table to fit the width; 0 is no limit (a pipe). It shortens the ids of each
 // column to the shortest distinct length, then cuts the widest cells. shortened reports whether it
-// shortened ids; then the caller can mention that prefixes work.
+// shortened ids.
 func (t *Table) Write(w io.Writer, width int) (shortened bool, err error) {
 	rows := make([][]string, 0, len(t.Rows)+1)
 	rows = append(rows, slices.Clone(t.Header))

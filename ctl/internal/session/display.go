@@ -45,7 +45,7 @@ func (d *Display) ShowEvent(e api.Event) {
 }
 
 // ShowMigration shows the progress of a migration. It shows the migration's remark once, before
-// the migration's end.
+// the end.
 func (d *Display) ShowMigration(m *api.Migration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -87,8 +87,8 @@ type migrationLine struct {
 	Migration     *api.Migration `json:"migration"`
 }
 
-// Outage reports, even with --quiet, that the other side does not answer: it explains a script
-// that hangs for a minute.
+// Outage reports that the other side does not answer, even with --quiet: a script may hang for a
+// minute.
 func (d *Display) Outage(err error) {
 	d.say(fmt.Sprintf("%s: %v\nWaiting up to %s for it to come back.", Program, err, render.Duration(outageTimeout)))
 }

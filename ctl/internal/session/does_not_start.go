@@ -23,8 +23,8 @@ const (
 const detailDoesNotStart = "does_not_start"
 
 // watchUnit ends a request to a program that does not start: systemd's socket accepts the request
-// all the same. The cause of the returned context is then the reason. A program that died once
-// gets a second start.
+// all the same. The context's cause is then the reason. A program that died once gets a second
+// start.
 func (s *Session) watchUnit(ctx context.Context) (watched context.Context, stop func()) {
 	if s.ShowUnit == nil {
 		return ctx, func() {}
@@ -43,8 +43,8 @@ func (s *Session) watchUnit(ctx context.Context) (watched context.Context, stop 
 	}
 }
 
-// awaitUnit returns nil once the program has started, or if its state is unknown. It returns an
-// error if systemd has given up, or another start has ended too.
+// awaitUnit returns nil once the program has started, or if its state is unknown. After systemd
+// has given up, or another start has ended too, it returns an error.
 func (s *Session) awaitUnit(ctx context.Context) error {
 	var first *unit.State
 	for pause := unitAfter; retry.Sleep(ctx, pause) == nil; pause = unitPoll {
@@ -92,8 +92,8 @@ func startFailure(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// IsStartFailure reports whether err says that a program does not start: further requests are
-// useless.
+// IsStartFailure reports whether err means that a program does not start, so that further requests
+// are useless.
 func IsStartFailure(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Details[detailDoesNotStart] != nil

@@ -34,8 +34,8 @@ func Events[In, Out any](s *Session, route routes.Route[In, Out], refs ...string
 }
 
 // Run calls the function see with every event after since, in order and once, until see returns
-// false, the work is over, or ctx ends. If the other side does not answer for outageTimeout, Run
-// returns ErrConnectionLost joined with the last error.
+// false, the work is over, or ctx ends. After outageTimeout without an answer, it returns
+// ErrConnectionLost joined with the last error.
 func (f *Follower) Run(ctx context.Context, since int64, see func(api.Event) bool) error {
 	contact := time.Now()
 	told := false

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Names returns the names of a collection by id, for tables. For other output, or if the
-// collection cannot be read, it returns nil, so that ids are shown.
+// Names returns the names of a collection by id, for tables. For other output, or an unreadable
+// collection, it returns nil: ids are shown.
 func Names(ctx context.Context, s *Session, collection string) map[string]string {
 	if s.JSON || s.Quiet {
 		return nil

@@ -21,12 +21,11 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// readTimeout bounds a read's wait for its answer: systemd's socket accepts requests even if the
-// daemon does not start.
+// readTimeout bounds a read: systemd's socket accepts requests even if the daemon does not start.
 const readTimeout = time.Minute
 
 // readAgainFor is how long a read is repeated after a broken connection. systemd keeps the socket
-// while a program is restarted.
+// during a restart.
 const readAgainFor = 5 * time.Second
 
 // Get sends the request of a route that only reads; refs are the references in its path.
@@ -93,8 +92,8 @@ func List[T any](ctx context.Context, s *Session, route routes.Route[routes.None
 	return things, resp, err
 }
 
-// joinPages returns one answer with the objects of all pages in the order of the list: a page has
-// them in the order of their keys.
+// joinPages returns one answer with the objects of all pages in the order of the list; a page has
+// the order of their keys.
 func joinPages[T any](route routes.Route[routes.None, []T], pages []Response) (Response, error) {
 	type item struct {
 		thing T
@@ -145,7 +144,7 @@ func Change[In, T any](ctx context.Context, s *Session, route routes.Route[In, T
 	return thing, resp, resp.Decode(route.Noun, thing)
 }
 
-// ShowRetrying is Show for the end of a wait, and tries again while the other side does not answer.
+// ShowRetrying is Show, and tries again while the other side does not answer.
 func ShowRetrying[T any](ctx context.Context, s *Session, route routes.Route[routes.None, T], refs ...string) (thing *T, resp Response, err error) {
 	err = retryOutage(ctx, func() error {
 		thing, resp, err = Show(ctx, s, route, refs...)
@@ -154,8 +153,7 @@ func ShowRetrying[T any](ctx context.Context, s *Session, route routes.Route[rou
 	return thing, resp, err
 }
 
-// change sends a change with a new idempotency key. After a broken connection it repeats the
-// request with the same key.
+// change sends a change with a new idempotency key. After a broken connection it repeats both.
 func (s *Session) change(ctx context.Context, method, path, field string, in any) (resp Response, err error) {
 	key := uuid.NewString()
 	display := s.NewDisplay()
@@ -184,8 +182,8 @@ func (s *Session) change(ctx context.Context, method, path, field string, in any
 	return resp, err
 }
 
-// awaitProgram waits until systemd has started the program. Otherwise the program would carry out
-// the request when it starts, even after the user was told that it does not start.
+// awaitProgram waits until systemd has started the program. Otherwise the program could carry out
+// the request after the user was told that it does not start.
 func (s *Session) awaitProgram(ctx context.Context) error {
 	if s.ShowUnit == nil {
 		return nil

@@ -12,15 +12,15 @@ import (
 )
 
 // Response is the JSON document of an answer, {"schema_version":1,"<field>":…}. Values are
-// unchanged, so that -o json also prints fields that this version does not know.
+// unchanged: -o json also prints unknown fields.
 type Response struct {
 	Members map[string]json.RawMessage
 	// Earlier means that another request's op made the change before.
 	Earlier bool
 }
 
-// newResponse reads the client's result: a document with several fields, or the bare value of one.
-// A bare value belongs to field, or to "op" if it is the op of lasting work.
+// newResponse reads the client's result: a document with several fields, or the bare value of
+// field, or of "op" for lasting work.
 func newResponse(field string, value json.RawMessage) (Response, error) {
 	var members map[string]json.RawMessage
 	if len(value) > 0 && value[0] == '{' {
@@ -48,8 +48,7 @@ func (r Response) With(field string, member json.RawMessage) Response {
 	return r
 }
 
-// doneBefore reports whether the answer's op is done and belongs to another request than the one
-// with this key.
+// doneBefore reports whether the answer's op is done and belongs to a request with another key.
 func (r Response) doneBefore(key string) bool {
 	var op api.Op
 	return r.Decode("op", &op) == nil && op.ID != key && op.State == api.OpDone

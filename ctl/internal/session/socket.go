@@ -16,8 +16,8 @@ const (
 // DaemonProgram is the daemon's name in its status.
 const DaemonProgram = "volferryd"
 
-// ChooseSocket returns the user's socket, otherwise the first existing one of the daemon's and the
-// registry's, otherwise the daemon's, for the error to name.
+// ChooseSocket returns the user's socket, otherwise the daemon's or the registry's if it exists,
+// otherwise the daemon's, for the error to name.
 func ChooseSocket(asked string) string {
 	if asked != "" {
 		return asked

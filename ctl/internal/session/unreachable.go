@@ -42,8 +42,8 @@ func (s *Session) explainUnreachable(ctx context.Context, err error) error {
 
 func (s *Session) answer() string { return "an answer from " + s.Client.Target() }
 
-// whyNoAnswer returns the end of a line about a missing answer: the commands that show the reason.
-// For another machine it returns "".
+// whyNoAnswer returns the commands that show why there is no answer, to end a line, or "" for
+// another machine.
 func (s *Session) whyNoAnswer() string {
 	if OverTCP(s.Client.Target()) {
 		return ""

@@ -21,8 +21,7 @@ type Work struct {
 }
 
 // Perform sends a change and waits for its work. The answer then has the op and its migration in
-// their final state. finished is false if the user did not want to wait; then the ids have been
-// printed.
+// their final state. If the user did not want to wait, finished is false, and the ids are printed.
 func Perform[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (resp Response, finished bool, err error) {
 	resp, err = Send(ctx, s, route, in, refs...)
 	if err != nil || !resp.Has("op") {
@@ -164,8 +163,7 @@ func (w Work) cancelRefused() bool {
 	return strings.HasPrefix(w.Op.Kind, "migration_cancel") && (w.Migration.State == api.MigrationStarted || w.Migration.State == api.MigrationCopied)
 }
 
-// tookBack reports whether a cancel has undone a start that waited for the operator: nothing was
-// left to cancel.
+// tookBack reports whether a cancel has undone a start that waited for the operator.
 func (w Work) tookBack() bool {
 	return w.cancels && w.Op.Error != nil && w.Op.Error.Details["state"] == string(api.MigrationCancelling) && w.Migration != nil && w.Migration.State == api.MigrationError
 }

@@ -109,8 +109,8 @@ var stepWaitReasons = map[string]string{
 	"detach_live": "the guest to release the disk",
 }
 
-// startWaitNotice reports, from noticeAfter until stop is called, what the op waits for. While the
-// op is unknown, and always if opID is empty, it reports ifUnknown.
+// startWaitNotice reports, from noticeAfter until stop is called, what the op waits for, or
+// ifUnknown while the op is unknown or opID empty.
 func (s *Session) startWaitNotice(ctx context.Context, say func(line string), opID, ifUnknown string) (stop func()) {
 	if s.Quiet || s.Progress == ProgressNone {
 		return func() {}
@@ -133,8 +133,8 @@ func (s *Session) startWaitNotice(ctx context.Context, say func(line string), op
 	return n.start(ctx)
 }
 
-// startCheckNotice is startWaitNotice for the checks of doctor, which take long: it reports whether
-// the daemon answers meanwhile.
+// startCheckNotice is startWaitNotice for doctor's long checks: it reports whether the daemon
+// answers meanwhile.
 func (s *Session) startCheckNotice(ctx context.Context, say func(line string)) (stop func()) {
 	if s.Quiet || s.Progress == ProgressNone {
 		return func() {}
@@ -151,7 +151,6 @@ func (s *Session) startCheckNotice(ctx context.Context, say func(line string)) (
 	return n.start(ctx)
 }
 
-// start runs n until stop is called.
 func (n *waitNotice) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package unit asks systemd for the state of a Volferry program's unit, and why the program does
-// not start.
+// Package unit asks systemd for the state of a Volferry program's unit, and why it does not start.
 package unit
 
 import (
@@ -17,7 +16,7 @@ import (
 
 const showTimeout = 5 * time.Second
 
-// State is the state of a service's unit, in the terms of systemctl show.
+// State is a service unit's state, in the terms of systemctl show.
 type State struct {
 	Active, Sub string
 	// Result is the result of the last start or run, ExitStatus its main process's exit status or
@@ -31,7 +30,7 @@ type State struct {
 
 const properties = "ActiveState,SubState,Result,ExecMainStatus,NRestarts,StatusText"
 
-// Show asks systemd for the state of a service's unit.
+// Show asks systemd for a service unit's state.
 func Show(ctx context.Context, name string) (State, error) {
 	ctx, cancel := context.WithTimeout(ctx, showTimeout)
 	defer cancel()
@@ -67,8 +66,7 @@ func (s State) Up() bool { return s.Active == "active" || s.Active == "reloading
 // GivenUp reports whether systemd will not start the program again by itself.
 func (s State) GivenUp() bool { return s.Active == "failed" }
 
-// Ended reports whether the program's last start or run ended in an error, without a new start
-// since.
+// Ended reports whether the last start or run ended in an error, without a new start since.
 func (s State) Ended() bool { return s.GivenUp() || strings.HasPrefix(s.Sub, "auto-restart") }
 
 // Why returns why the program ended: its own message, if it sent one.

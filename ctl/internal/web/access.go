@@ -15,8 +15,8 @@ import (
 // openPath is the path where the token is exchanged for the session.
 const openPath = "/open"
 
-// contentSecurityPolicy limits the page to resources of this server. Texts come from hosts and
-// guests: the browser does not interpret them as HTML.
+// contentSecurityPolicy limits the page to resources of this server: texts come from hosts and
+// guests.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -54,8 +54,8 @@ func isLoopbackName(hostport string) bool {
 	return host == "127.0.0.1" || host == "::1" || host == "localhost"
 }
 
-// isOwnOrigin reports whether the request comes from this page, or from no page. The link with the
-// token may be on any page, such as a terminal in a browser.
+// isOwnOrigin reports whether the request comes from this page, or from no page. The token's link
+// may be on any page, such as a terminal in a browser.
 func isOwnOrigin(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
 		return false
@@ -98,8 +98,8 @@ func (a *admission) exchange(token string) bool {
 const keyHeader = "Volferry-Page-Key"
 
 // open gives the session to the browser with the token. It answers with a page that stores the key
-// and loads the main page. After a redirect instead, a browser that comes from another site's link
-// would not send a cookie with SameSite=Strict.
+// and loads the main page. After a redirect, a browser from another site's link would not send a
+// cookie with SameSite=Strict.
 func (a *admission) open(w http.ResponseWriter, r *http.Request) {
 	if !a.exchange(r.URL.Query().Get("token")) {
 		http.Error(w, "This link is not valid, or was used already: it works once.\n"+

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// DefaultAddress has a free port, different each time: data that another program's page has stored
-// for its port, such as a service worker, would affect this page.
+// DefaultAddress has a free port, different each time: data of another program's page for its
+// port, such as a service worker, would affect this page.
 const DefaultAddress = "127.0.0.1:0"
 
 // CheckAddress returns address with its name resolved. It refuses addresses that other machines
