@@ -6,7 +6,7 @@ package api
 type ChainProblem struct {
 	Message string `json:"message"`
 	// Cure has the commands that solve the problem, in order. It is empty if Message has the
-	// advice, and at the registry, which passes on no commands of hosts.
+	// advice, and at the registry.
 	Cure string `json:"cure,omitempty"`
 	// Guarded: a guard refuses the start of the instance, because the guest would lack its newest
 	// writes.

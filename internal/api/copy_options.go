@@ -81,7 +81,7 @@ func (in MigrationUpdate) Check() error {
 	return checkPace(in.Pace)
 }
 
-// After returns an update with the effect of two updates: first before, then in.
+// After returns an update with the effect of before and then in.
 func (in MigrationUpdate) After(before MigrationUpdate) MigrationUpdate {
 	if in.BandwidthBytesPerSecond == nil {
 		in.BandwidthBytesPerSecond = before.BandwidthBytesPerSecond

@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// Code names one kind of error. Scripts depend on codes, so a code is never renamed or reused.
+// Code names one kind of error. A code is never renamed or reused.
 type Code string
 
 // The closed list of error codes (public contract).

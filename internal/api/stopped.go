@@ -12,8 +12,8 @@ import (
 )
 
 // Stopped reports whether a migration does not go on without an operator: its last operation
-// failed or needs an operator, or it has long been unable to go on. A migration made step by step
-// that waits for its next call has not stopped.
+// failed or needs an operator, or it has long been unable to go on. A wait for the next call of a
+// move step by step is no stop.
 func (m *Migration) Stopped() bool {
 	return m.StoppedAt != nil || m.State == MigrationNeedsOperator || m.State == MigrationOrphaned
 }

@@ -43,8 +43,8 @@ func sweep(dir string, olderThan time.Time) error {
 	return errors.Join(d.sweep(olderThan), d.Close())
 }
 
-// Remove removes the file at path, durably. For an absent file it only syncs the directory, since
-// an earlier Remove may have been interrupted before that.
+// Remove removes the file at path, durably. For an absent file it only syncs the directory, after
+// an interrupted Remove.
 func Remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove file: %w", err)

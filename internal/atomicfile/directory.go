@@ -18,8 +18,8 @@ import (
 	"github.com/volferry/volferry/internal/shell"
 )
 
-// Directory is an open directory. Another user may own it and change its entries at any time:
-// methods use the open directory, not its path, and follow no link in it.
+// Directory is an open directory. Another user may change its entries at any time: methods use the
+// open directory, not its path, and follow no link in it.
 type Directory struct {
 	file *os.File
 	path string

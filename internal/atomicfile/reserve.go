@@ -18,7 +18,7 @@ import (
 const releaseBytes = 1 << 20
 
 // Reserve is a file that keeps space free for small files in its directory and below. If a guest's
-// overlay has filled the disk, only operations can help the guest, and these must write records.
+// overlay has filled the disk, operations that help the guest must write records.
 type Reserve struct {
 	path  string
 	bytes int64

@@ -46,8 +46,7 @@ func UnavailableAs(code api.Code) Setting {
 	return func(c *Client) { c.unavailable = code }
 }
 
-// Timeout limits each Do. A server that does not answer in time counts as unreachable. Streams
-// have no limit.
+// Timeout limits each Do. A server that exceeds it counts as unreachable. Streams have no limit.
 func Timeout(d time.Duration) Setting {
 	return func(c *Client) { c.timeout = d }
 }

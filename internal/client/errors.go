@@ -25,8 +25,8 @@ func refused(err error) bool {
 }
 
 // sentError is the error of a request's last attempt if an earlier attempt was sent: net/http
-// repeats a request with an Idempotency-Key if a kept connection breaks. The error does not show
-// the outcome of the earlier attempt.
+// repeats a request with an Idempotency-Key if a kept connection breaks. The earlier attempt's
+// outcome is unknown.
 type sentError struct{ err error }
 
 func (e *sentError) Error() string { return e.err.Error() }

@@ -64,7 +64,7 @@ func (f *failover) inUse() *session {
 	return f.current
 }
 
-// replace replaces s by a new session with the member at index, unless s is replaced already, and
+// replace replaces s, unless that is done already, by a new session with the member at index. It
 // returns the session in use.
 func (f *failover) replace(s *session, index int) *session {
 	f.mu.Lock()

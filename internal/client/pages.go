@@ -17,8 +17,7 @@ const (
 )
 
 // FollowPages calls ask for each page of a list, from the cursor "", until ask returns no next
-// cursor. After an error (a page fails, or the list does not end) the caller must not conclude
-// that anything is missing from the list.
+// cursor. After an error the caller must not conclude that anything is missing from the list.
 func FollowPages(ask func(after string) (next string, err error)) error {
 	seen := map[string]bool{}
 	for after := ""; ; {

@@ -22,9 +22,9 @@ type File struct {
 }
 
 // Named returns each absolute path and each volume of a pool in the definition of a domain, once.
-// It also reads unknown elements, since later versions of libvirt may have paths there. It omits
-// texts for people, metadata of other programs, and paths inside a word of the emulator's command
-// line; words end at commas and equals signs.
+// It also reads unknown elements, for later versions of libvirt. It omits texts for people,
+// metadata of other programs, and paths inside a word of the emulator's command line; words end at
+// commas and equals signs.
 func Named(definition string) ([]File, error) {
 	w := walk{decoder: xml.NewDecoder(strings.NewReader(definition))}
 	for {

@@ -50,8 +50,8 @@ func Point(name string) {
 }
 
 // arm returns the points of the variables VOLFERRY_FAULT (spec) and VOLFERRY_FAULT_LOG (log), nil
-// if both are empty. It prints errors to stderr, because a test with wrong variables must not look
-// like a success.
+// if both are empty. It prints errors to stderr: a test with wrong variables must not look like a
+// success.
 func arm(spec, log string) *points {
 	if spec == "" && log == "" {
 		return nil

@@ -23,7 +23,7 @@ import (
 const overflowUID = 65534
 
 // Peer is the process at the other end of a Unix socket, as the kernel knew the process when it
-// connected. PID is for the audit trail, never for a decision: it may be reused.
+// connected. PID, which may be reused, is for the audit trail only.
 type Peer struct {
 	UID    uint32
 	GID    uint32

@@ -30,8 +30,7 @@ const (
 	// Fence is for routes that take something away from an unreachable host.
 	Fence
 	// Local is for reports to the registry of a host's actions. No role of an operator allows
-	// them: a false report could take anything away from a host. The local administrator may use
-	// them.
+	// them, only the local administrator: a false report could take anything away from a host.
 	Local
 )
 
@@ -123,7 +122,7 @@ type Elsewhere struct {
 
 // NewHandler returns a handler for the routes of c. It answers with an ErrorBody and not_found for
 // an unknown path, status 405 for a wrong method, and the code internal after a panic of a route's
-// handler. NewHandler panics if two routes clash, as http.ServeMux does.
+// handler. NewHandler panics if two routes clash.
 func NewHandler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	for _, route := range c.Routes {

@@ -19,8 +19,8 @@ type Stream struct {
 	control *http.ResponseController
 }
 
-// NewStream begins an NDJSON answer with status 200. It sends the header at once: the reader then
-// knows that it is connected.
+// NewStream begins an NDJSON answer with status 200. It sends the header at once, so that the
+// reader knows that it is connected.
 func NewStream(w http.ResponseWriter) (*Stream, error) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")

@@ -26,8 +26,7 @@ type Kind struct {
 	// room as it is written.
 	Filesystem bool
 	// Witnessed: the kernel of a host answers at once which processes have the image open, whether
-	// the image was written, and which image it is. For other kinds only a server knows, and it
-	// may not answer.
+	// the image was written, and which image it is. For other kinds only a server knows.
 	Witnessed bool
 	// OwnWrites: the kernel's record of writes lacks the writes of other hosts.
 	OwnWrites bool

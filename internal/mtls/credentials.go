@@ -39,8 +39,8 @@ func (c *Credentials) Config(serverName string) *tls.Config {
 		ServerName: serverName,
 		RootCAs:    c.roots.get().pool,
 		NextProtos: []string{"http/1.1"},
-		// Send the certificate whichever authorities the server accepts: a refusal of a
-		// certificate has more information than the refusal of a missing one.
+		// Send the certificate whichever authorities the server accepts: the refusal of a missing
+		// certificate has less information.
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return c.pair.get(), nil
 		},

@@ -30,8 +30,8 @@ func createDenyList(d *atomicfile.Directory) error {
 	return d.Write(DenyListFile, []byte(denyListHead), 0o644)
 }
 
-// readDenyList reads the file at path. A missing file is an error, because its loss must not admit
-// denied callers.
+// readDenyList reads the file at path. A missing file is an error: its loss must not admit denied
+// callers.
 func readDenyList(path string) (denyList, error) {
 	data, err := os.ReadFile(path)
 	return denyListOf(path, data, err)

@@ -59,7 +59,7 @@ func (p Pair) Identity() (Identity, error) {
 
 // Write writes the pair to dir as name.crt and name.key, and its authority as ca.crt. It replaces
 // no certificate or key, and an existing ca.crt must contain the authority. Other users may own
-// dir: Write follows no link in dir, and gives a server's key to dir's owner, who must read it.
+// dir: Write follows no link in dir, and gives a server's key to dir's owner.
 func (p Pair) Write(dir, name string) error {
 	return p.write(dir, name, func(d *atomicfile.Directory) error { return refuseExisting(d, name+".crt", name+".key") })
 }
@@ -230,8 +230,7 @@ func readKey(dir, name string) (*ecdsa.PrivateKey, error) {
 	return ec, nil
 }
 
-// underLock runs do while no other process changes the lists in dir. Otherwise one of two
-// concurrent writes would be lost.
+// underLock runs do while no other process changes the lists in dir.
 func underLock(dir string, do func(*atomicfile.Directory) error) (err error) {
 	d, err := atomicfile.OpenDirectory(dir)
 	if err != nil {

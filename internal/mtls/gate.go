@@ -14,9 +14,9 @@ import (
 
 const renewBefore = 5 * Day
 
-// Gate authenticates TLS connections with the files of a TLS directory. It checks the files for
-// changes at every handshake and request. An unreadable file is logged once, and its last valid
-// content stays in use. A Gate is safe for concurrent use.
+// Gate authenticates TLS connections with the files of a TLS directory. It loads changed files at
+// every handshake and request. An unreadable file is logged once, and its last valid content stays
+// in use. A Gate is safe for concurrent use.
 type Gate struct {
 	Now func() time.Time
 

@@ -58,7 +58,7 @@ func Announce(h http.Header) {
 	h.Set(featuresHeader, strings.Join(features, ", "))
 }
 
-// AnnounceFor sets the protocol of another program. This program passes that program's request on.
+// AnnounceFor sets the protocol of another program, for its request that this program passes on.
 func AnnounceFor(h http.Header, number int) { h.Set(protocolHeader, strconv.Itoa(number)) }
 
 // Remove removes the announcement from the header of another program's answer before the answer is

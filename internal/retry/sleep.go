@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package retry waits for temporary errors to pass: a sleep that ends with its context, a
-// back-off, retries and polls. It imports the standard library only. Callers decide which errors
-// are worth another try.
+// back-off, retries and polls. It imports the standard library only.
 package retry
 
 import (

@@ -13,8 +13,7 @@ import (
 
 // The registry sends a list in pages to a program that announces protocol.Pages, and for a request
 // with AfterParameter. A page has the things with keys greater than that parameter, in the order
-// of the keys. Keys never change, so a thing that exists all the time is in one of the pages, even
-// if others come and go.
+// of the keys. Keys never change, so a thing that exists all the time is in one of the pages.
 const (
 	// AfterParameter is the query parameter with the Next of the previous page.
 	AfterParameter = "after"

@@ -22,8 +22,7 @@ const (
 	stuckAfter = 2 * time.Minute
 )
 
-// Probe checks periodically whether something that the program needs works. No other work waits
-// for a try, so a hanging try is noticed.
+// Probe checks periodically whether something that the program needs works.
 type Probe struct {
 	Name string
 	// Try may hang, even after its context has ended.

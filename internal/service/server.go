@@ -29,8 +29,8 @@ const (
 	// forceful is how long requests may continue after that.
 	forceful = 5 * time.Second
 
-	// Further connections than these wait. At a site of 10,000 hosts, each host has a connection
-	// for its long poll and another for its requests.
+	// Further connections wait. Each of 10,000 hosts has a connection for its long poll and
+	// another for its requests.
 	maxSocketConnections = 512
 	maxTLSConnections    = 32768
 )

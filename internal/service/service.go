@@ -124,8 +124,8 @@ func eachWhileAlive(ctx context.Context, log *slog.Logger, interval time.Duratio
 	}
 }
 
-// notify notifies systemd, if systemd started the program. It only logs errors: systemd acts on a
-// missing notification by its own timeouts.
+// notify notifies systemd, if systemd started the program. It only logs errors: systemd has its
+// own timeouts.
 func notify(log *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		log.Warn("systemd was not told", "state", state, "err", err)

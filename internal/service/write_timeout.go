@@ -10,9 +10,8 @@ import (
 // writeTimeout limits how long the data of one write may take to leave.
 const writeTimeout = time.Minute
 
-// withWriteTimeout bounds how long a peer may take to read, but not how long a request may last,
-// because some requests wait for an event or are endless streams. The server removes the deadline
-// after the request.
+// withWriteTimeout bounds how long a peer may take to read, but not how long a request may last:
+// some are streams. The server removes the deadline after the request.
 func withWriteTimeout(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(&boundedWriter{ResponseWriter: w, control: http.NewResponseController(w)}, r)

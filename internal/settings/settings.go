@@ -41,8 +41,8 @@ type Loaded[C any] struct {
 
 // Load reads the configuration. Flags in args override the file, and the file overrides the
 // defaults. The keys of the file are C's toml tags; an unknown key is an error. The function flags
-// declares the flags of a C. The error is a UsageError if the flags are wrong, and flag.ErrHelp
-// after --help was printed.
+// declares the flags of a C. The error is a UsageError for wrong flags, and flag.ErrHelp after
+// --help.
 func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *flag.FlagSet)) (*Loaded[C], error) {
 	file := p.File
 	parse := func(c *C) (*flag.FlagSet, error) {

@@ -12,8 +12,8 @@ import (
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
 // Line returns a command with its words quoted for a shell. A word "--" ends the options. Line
-// omits it unless a later word looks like an option: a domain may be named --domain=web1, and
-// `virsh destroy --domain=web1` would end web1.
+// omits it unless a later word looks like an option: `virsh destroy --domain=web1`, for a domain
+// of that name, would end web1.
 func Line(words ...string) string {
 	quoted := make([]string, 0, len(words))
 	for i, w := range words {

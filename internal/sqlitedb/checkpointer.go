@@ -48,7 +48,7 @@ func (c *Checkpointer) Checkpoint(ctx context.Context) (pending int, err error) 
 }
 
 // Finish is Checkpoint on the writing connection; call it outside of a transaction. No commit can
-// extend the log meanwhile. So the next commit starts the log from the beginning, unless a reader
+// extend the log meanwhile, so the next one starts the log from the beginning, unless a reader
 // needs it.
 func (c *Checkpointer) Finish(ctx context.Context) error {
 	_, err := checkpoint(ctx, c.write, "PASSIVE")

@@ -14,8 +14,8 @@ import (
 )
 
 // migrate applies the missing migrations. Schema and version change in the same transaction, so a
-// crash leaves both old or both new. It first makes a backup, because there is no migration back,
-// and returns the backup's path.
+// crash leaves both old or both new. It first makes a backup, since there is no migration back,
+// and returns its path.
 func migrate(ctx context.Context, path string, write *sql.DB, schema []string) (backup string, err error) {
 	have, err := userVersion(ctx, write)
 	if err != nil {
@@ -40,8 +40,8 @@ func VersionBackup(path string, version int) string {
 	return fmt.Sprintf("%s.schema-%d", path, version)
 }
 
-// backUpVersion makes the VersionBackup of a database. It replaces an earlier backup; the new
-// backup has all commits of the earlier one. The file is complete or does not exist.
+// backUpVersion makes the VersionBackup of a database. It replaces an earlier backup, which has no
+// other commits. The file is complete or does not exist.
 func backUpVersion(ctx context.Context, path string, version int) (string, error) {
 	final := VersionBackup(path, version)
 	partial := final + ".partial"

@@ -22,7 +22,7 @@ type DB struct {
 	// begin, so they never fail halfway for lack of it.
 	Write *sql.DB
 	// Read is a pool of read-only connections. A reader sees the last commit and never waits for
-	// the writer. Readers should be short, because a checkpoint cannot pass the oldest reader.
+	// the writer. Readers should be short: a checkpoint cannot pass the oldest.
 	Read *sql.DB
 	// MigratedFrom is the path of the VersionBackup that Open made, or "". The backup is never
 	// removed.

@@ -10,8 +10,8 @@ import (
 )
 
 // StorageFailed reports whether an error of SQLite concerns the file or its storage (full,
-// damaged, unreadable) and not a statement. The transaction must then not be used, because SQLite
-// may have rolled it back.
+// damaged, unreadable) and not a statement. The transaction must then not be used: SQLite may have
+// rolled it back.
 func StorageFailed(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

@@ -9,8 +9,8 @@ import (
 )
 
 // TruncateLog copies the log of commits into the file and truncates the log file, which otherwise
-// keeps its largest size. It does not wait for readers: the next call does the rest. It must not
-// be called inside a transaction.
+// keeps its largest size. It does not wait for readers: the next call does the rest. Do not call
+// it inside a transaction.
 func (db *DB) TruncateLog(ctx context.Context) (err error) {
 	conn, err := db.Write.Conn(ctx)
 	if err != nil {

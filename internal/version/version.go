@@ -25,8 +25,7 @@ func String() string {
 	return recorded()
 }
 
-// recorded caches the Go tool's version: every request has it, and reading it takes some
-// microseconds.
+// recorded caches the Go tool's version, which every request has.
 var recorded = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
