@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,7 +37,7 @@ func loadStaticProfile(t *testing.T, _ string) {
 	t.Helper()
 	profile := "profile " + staticProfile + " flags=(attach_disconnected) {\n file,\n network,\n capability,\n signal,\n unix,\n ptrace,\n}\n"
 	load := func(how string) {
-		cmd := exec.Command("apparmor_parser", how)
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "apparmor_parser", how)
 		cmd.Stdin = strings.NewReader(profile)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("apparmor_parser %s: %v: %s", how, err, out)

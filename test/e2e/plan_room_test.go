@@ -26,6 +26,10 @@ func TestAPlanSaysOfADestinationWithoutRoomWhatIsFreeAndWhatIsTaken(t *testing.T
 	migrate := []string{"volume", "migrate", name, "--to-pool", "small", "--dry-run"}
 	instance := []string{"instance", "migrate", g.Name, "--to-pool", "small", "--dry-run"}
 	drain := []string{"pool", "drain", "a", "--to", "small", "--dry-run"}
+	eventually(t, "the daemon asks the registry for work", func() bool { // which relays a retype to the host
+		_, err := h.Ctl(t.Context(), retypeArgs(name, typeOfSmall, "--dry-run")...)
+		return err == nil || codeOf(err) != api.CodeHypervisorUnavailable
+	})
 	same := h.unchangedByPlans(t, name, h.poolA)
 
 	t.Run("one fits, and two do not", func(t *testing.T) {
