@@ -24,18 +24,15 @@ type ownLabels struct {
 	require func(testing.TB)
 	// domain and source are parts of the <domain> and of the <source> of its disk.
 	domain, source string
-	// prepare makes the image accessible to QEMU where libvirt does not.
-	prepare func(t *testing.T, path string)
+	// prepare does for the guest what libvirt does not.
+	prepare func(*testing.T, *guest)
 }
 
-// staticProfile is an AppArmor profile for guests. It has the form of a name of libvirt's, since
-// libvirtd's own profile permits no other change of profile.
-const staticProfile = "libvirt-11111111-2222-3333-4444-555555555555"
-
-// loadStaticProfile loads staticProfile, which permits everything.
-func loadStaticProfile(t *testing.T, _ string) {
+// loadProfile loads an AppArmor profile that permits everything, under the name that libvirt has
+// for the profile of the guest.
+func loadProfile(t *testing.T, g *guest) {
 	t.Helper()
-	profile := "profile " + staticProfile + " flags=(attach_disconnected) {\n file,\n network,\n capability,\n signal,\n unix,\n ptrace,\n}\n"
+	profile := "profile " + g.profile() + " flags=(attach_disconnected) {\n file,\n network,\n capability,\n signal,\n unix,\n ptrace,\n}\n"
 	load := func(how string) {
 		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "apparmor_parser", how)
 		cmd.Stdin = strings.NewReader(profile)
@@ -47,31 +44,34 @@ func loadStaticProfile(t *testing.T, _ string) {
 	t.Cleanup(func() { load("--remove") })
 }
 
+// profile is the name of the guest's AppArmor profile. libvirt takes no other.
+func (g *guest) profile() string { return "libvirt-" + g.UUID }
+
 // staticContext is a context of SELinux for guests.
 const staticContext = "system_u:system_r:svirt_t:s0:c10,c20"
 
 // ownLabelsOf are the ways to choose, if QEMU runs as this user.
 func ownLabelsOf(uid string) []ownLabels {
-	own := func(t *testing.T, path string) {
+	own := func(t *testing.T, g *guest) {
 		t.Helper()
 		var user int
 		if _, err := fmt.Sscan(uid, &user); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chown(path, user, -1); err != nil {
+		if err := os.Chown(g.disks[0].Path, user, -1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	label := func(t *testing.T, path string) {
+	label := func(t *testing.T, g *guest) {
 		t.Helper()
-		own(t, path)
-		if err := unix.Setxattr(path, attrLabel, []byte("system_u:object_r:svirt_image_t:s0:c10,c20"), 0); err != nil {
+		own(t, g)
+		if err := unix.Setxattr(g.disks[0].Path, attrLabel, []byte("system_u:object_r:svirt_image_t:s0:c10,c20"), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return []ownLabels{
 		{name: "no AppArmor", require: lab.RequireAppArmor, domain: "<seclabel type='none' model='apparmor'/>"},
-		{name: "static profile", require: lab.RequireAppArmor, domain: "<seclabel type='static' model='apparmor'><label>" + staticProfile + "</label></seclabel>", prepare: loadStaticProfile},
+		{name: "static profile", require: lab.RequireAppArmor, domain: "<seclabel type='static' model='apparmor'><label>PROFILE</label></seclabel>", prepare: loadProfile},
 		{name: "no SELinux", require: lab.RequireSELinux, domain: "<seclabel type='none' model='selinux'/>"},
 		{name: "static context", require: lab.RequireSELinux, domain: "<seclabel type='static' model='selinux' relabel='yes'><label>" + staticContext + "</label></seclabel>"},
 		{name: "static context, labels kept", require: lab.RequireSELinux, domain: "<seclabel type='static' model='selinux' relabel='no'><label>" + staticContext + "</label></seclabel>", prepare: label},
@@ -94,16 +94,27 @@ func TestGuestsWithLabelsOfTheirOwnMove(t *testing.T) {
 			labels.require(t)
 			g := h.defineGuest(t, h.diskIn(t, a, api.FormatRaw))
 			source := "'" + g.disks[0].Path + "'"
-			g.define(t, strings.NewReplacer("</domain>", labels.domain+"</domain>", source+"/>", source+">"+labels.source+"</source>").
+			g.define(t, strings.NewReplacer("</domain>", strings.ReplaceAll(labels.domain, "PROFILE", g.profile())+"</domain>", source+"/>", source+">"+labels.source+"</source>").
 				Replace(h.virsh(t, "dumpxml", g.Name, "--inactive")))
 			if labels.prepare != nil {
-				labels.prepare(t, g.disks[0].Path)
+				labels.prepare(t, g)
 			}
 			g.slots = g.persistentSlots(t)
 			want := g.labels(t)
 			g.boot(t)
 			g.adopt(t)
+			if labels.source != "" {
+				mustContain(t, g.refusesToMove(t, "vda", api.CodeUnsupportedDisk, "--to-pool", "b").Message, "<seclabel>")
+				g.powerOff(t)
+			}
 			g.migrate(t, "vda", "--to-pool", "b")
+			if now := g.labels(t); !slices.Equal(now, want) {
+				t.Errorf("the definition has the labels %q, want %q", now, want)
+			}
+			if labels.source != "" {
+				g.assertSettled(t)
+				return
+			}
 			v := g.start(t, "vda", "--to-pool", "a")
 			g.writes(t)
 			v.copy(t)
