@@ -141,13 +141,7 @@ func TestGuestsThatShareAVolumeHaveItsLeaseAfterItMoves(t *testing.T) {
 	s := startSharers(t, h)
 	guests := []*guest{s.both[0].guest, s.both[1].guest}
 	h.assertLeases(t, guests...)
-	for _, way := range [][]string{{"--pause-all"}, {"--live-shared", "--max-pause", "30s"}} {
-		t.Run(way[0], func(t *testing.T) {
-			h.ctl(t, append([]string{"volume", "migrate", s.volume.name, "--to-pool", otherPool(s.volume.show(t)), "--yes"}, way...)...)
-			s.goOnWriting(t)
-			h.assertLeases(t, guests...)
-		})
-	}
+	s.movesEachWay(t, func(t *testing.T) { h.assertLeases(t, guests...) })
 	s.end(t)
 }
 

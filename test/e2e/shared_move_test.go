@@ -10,15 +10,22 @@ import (
 
 func TestAVolumeThatGuestsShareMovesUnderBoth(t *testing.T) {
 	leftToTestE2E(t)
-	h := startHost(t)
-	s := startSharers(t, h)
+	s := startSharers(t, startHost(t))
+	s.movesEachWay(t, func(*testing.T) {})
+	s.end(t)
+}
+
+// movesEachWay moves the volume with both guests paused, and while both write. After each move both
+// guests have to go on writing, and moved is called.
+func (s *sharers) movesEachWay(t *testing.T, moved func(*testing.T)) {
+	t.Helper()
 	for _, way := range [][]string{{"--pause-all"}, {"--live-shared", "--max-pause", "30s"}} {
 		t.Run(way[0], func(t *testing.T) {
-			h.ctl(t, append([]string{"volume", "migrate", s.volume.name, "--to-pool", otherPool(s.volume.show(t)), "--yes"}, way...)...)
+			s.ctl(t, append([]string{"volume", "migrate", s.volume.name, "--to-pool", otherPool(s.volume.show(t)), "--yes"}, way...)...)
 			s.goOnWriting(t)
+			moved(t)
 		})
 	}
-	s.end(t)
 }
 
 func TestADrainMovesTheVolumesOfSeveralGuestsAtOnce(t *testing.T) {
