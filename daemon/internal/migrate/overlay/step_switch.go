@@ -21,7 +21,7 @@ import (
 
 // SwitchOutput is the cost of the switch to the overlay for the guest.
 type SwitchOutput struct {
-	// QEMU has held back the guest's writes for at most StallMS milliseconds. StallMS is nil if no
+	// QEMU held back the guest's writes no longer than StallMS milliseconds. StallMS is nil if no
 	// guest ran.
 	StallMS *float64 `json:"stall_ms"`
 	// Process is the guest's process that was switched; empty if unknown.
