@@ -101,8 +101,9 @@ func pass(t *testing.T, pkg string, env ...string) {
 	}
 }
 
-// install installs volferryd as its package has it. The machine's own daemon and libvirtd
-// do nothing here.
+// install installs volferryd as its package has it. The machine's own daemon and libvirtd do
+// nothing here, and are masked, because the package restarts libvirtd: a start of libvirtd that is
+// under way would cancel the stop of its sockets.
 func install(t *testing.T, m *machine.Machine, root string) {
 	t.Helper()
 	debs, err := filepath.Glob(filepath.Join(root, "dist", "volferryd_*.deb"))
@@ -114,7 +115,9 @@ func install(t *testing.T, m *machine.Machine, root string) {
 	}
 	if _, err := m.Script(t.Context(), `
 		systemctl stop volferryd.socket volferryd-metrics.socket volferryd.service
-		systemctl stop 'libvirtd*' 'virtlogd*' 'virtlockd*'`); err != nil {
+		for daemon in libvirtd virtlogd virtlockd; do
+			systemctl mask --runtime --now $daemon.service $daemon.socket $daemon-ro.socket $daemon-admin.socket
+		done`); err != nil {
 		t.Fatal(err)
 	}
 }
