@@ -45,17 +45,9 @@ func runConfined(ctx context.Context, flags []string, results string, out io.Wri
 			return fmt.Errorf("build %s: %w: %s", source, err, text)
 		}
 	}
-	return machine.Run(ctx, disks, vm.Config{
-		Shares: []vm.Share{
-			{Host: top, Share: boot.Share{Tag: "source", Path: "/source"}},
-			{Host: programs, Share: boot.Share{Tag: "programs", Path: "/programs"}},
-			{Host: results, Share: boot.Share{Tag: "results", Path: "/results", Writable: true}},
-		},
-		Env: []string{
-			"VOLFERRY_LAB_CONFINED=" + string(vm.AppArmor), "VOLFERRY_LAB_CACHE=/source/.cache/lab", "VOLFERRY_LAB_GUEST=/programs/guest",
-			"VOLFERRY_UNIT=/lib/systemd/system/volferryd.service", "TMPDIR=/srv",
-		},
-		Dir:     "/source",
-		Command: append([]string{"/source/test/confined/host.sh", "/programs/bench"}, append(flags, "-bin", "/source/bin", "-out", "/results")...),
-	}, out)
+	cfg := vm.Repository(top, programs)
+	cfg.Shares = append(cfg.Shares, vm.Share{Host: results, Share: boot.Share{Tag: "results", Path: "/results", Writable: true}})
+	cfg.Env = append(cfg.Env, "VOLFERRY_LAB_CONFINED="+string(vm.AppArmor), "VOLFERRY_UNIT=/lib/systemd/system/volferryd.service", "TMPDIR=/srv")
+	cfg.Command = append([]string{"/source/test/confined/host.sh", "/programs/bench"}, append(flags, "-bin", "/source/bin", "-out", "/results")...)
+	return machine.Run(ctx, disks, cfg, out)
 }

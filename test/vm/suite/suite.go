@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 	"github.com/volferry/volferry/test/vm"
-	"github.com/volferry/volferry/test/vm/boot"
 )
 
 // Config says which tests run, and where.
@@ -58,18 +57,11 @@ func Run(t *testing.T, machine vm.Machine, cfg Config) {
 	for i := range disks {
 		disks[i] = machine.Disk(i)
 	}
-	env := []string{"DISKS=" + strings.Join(disks, " "), "VOLFERRY_LAB=require", "VOLFERRY_LAB_CACHE=/source/.cache/lab", "VOLFERRY_LAB_GUEST=/programs/guest"}
-	err = machine.Run(t.Context(), dir, vm.Config{
-		Shares: []vm.Share{
-			{Host: top, Share: boot.Share{Tag: "source", Path: "/source"}},
-			{Host: programs, Share: boot.Share{Tag: "programs", Path: "/programs"}},
-		},
-		DiskBytes: cfg.DiskBytes,
-		Systemd:   cfg.Systemd,
-		Env:       slices.Concat(env, cfg.Env),
-		Dir:       "/source/test/e2e",
-		Command:   append([]string{filepath.Join("/source", cfg.Script), "/programs/e2e.test"}, args...),
-	}, os.Stdout)
+	on := vm.Repository(top, programs)
+	on.Env = slices.Concat(on.Env, []string{"DISKS=" + strings.Join(disks, " "), "VOLFERRY_LAB=require"}, cfg.Env)
+	on.DiskBytes, on.Systemd, on.Dir = cfg.DiskBytes, cfg.Systemd, "/source/test/e2e"
+	on.Command = append([]string{filepath.Join("/source", cfg.Script), "/programs/e2e.test"}, args...)
+	err = machine.Run(t.Context(), dir, on, os.Stdout)
 	if failed := (*vm.ExitError)(nil); errors.As(err, &failed) {
 		t.Fatalf("a test failed in the machine, or the machine could not be prepared: see above (%v)", failed)
 	}
