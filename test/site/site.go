@@ -63,8 +63,14 @@ func (s *Site) KillRegistry() { s.registry.Kill() }
 // RegistryDied returns when the registry is gone by itself, as at a fault point.
 func (s *Site) RegistryDied(ctx context.Context) error { return s.registry.Died(ctx) }
 
-// Logs are the ends of the programs' logs, for a test that failed.
-func (s *Site) Logs() string { return Tails(s.registry.Log(), s.Log()) }
+// Logs are the ends of the programs' logs, and of the guests' logs, for a test that failed.
+func (s *Site) Logs() string {
+	logs := []string{s.registry.Log(), s.Log()}
+	if s.Libvirtd != nil {
+		logs = append(logs, s.Libvirtd.GuestLogs()...)
+	}
+	return Tails(logs...)
+}
 
 // Tails are the ends of logs, each under its name.
 func Tails(logs ...string) string {
