@@ -23,12 +23,13 @@ func TestKillOfQemuImgInTheFold(t *testing.T) {
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			h := startHost(t)
+			programs := programsOf(t, h)
 			g := h.stoppedGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 			v := g.start(t, "vda", "--to-pool", "b")
 			g.boot(t)
 			g.powerOff(t)
 			v.copy(t)
-			stop := lab.Inject(t, h.DaemonPID(), "-P", end.into(v), "-e", "trace=pwrite64,pwritev,pwritev2",
+			stop := lab.Inject(t, programs, "-P", end.into(v), "-e", "trace=pwrite64,pwritev,pwritev2",
 				"-e", "inject=pwrite64,pwritev,pwritev2:signal=SIGKILL:when=1")
 			h.mustFail(t, end.args(v)...)
 			stop()
@@ -46,10 +47,11 @@ func TestKillOfQemuImgInTheFold(t *testing.T) {
 func TestKillOfTheServerOfAnImageInTheCopyBetweenFormats(t *testing.T) {
 	leftToTestE2E(t)
 	h := startHost(t)
+	programs := programsOf(t, h)
 	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	v := g.start(t, "vda", "--to-pool", "b", "--to-format", "qcow2")
 	g.writes(t)
-	stop := lab.Inject(t, h.DaemonPID(), "-P", v.Dst.Path, "-e", "trace=pwrite64,pwritev,pwritev2",
+	stop := lab.Inject(t, programs, "-P", v.Dst.Path, "-e", "trace=pwrite64,pwritev,pwritev2",
 		"-e", "inject=pwrite64,pwritev,pwritev2:signal=SIGKILL:when=3")
 	h.mustFail(t, v.copyArgs()...)
 	stop()
