@@ -14,13 +14,14 @@ import (
 const (
 	formatLUKS       = "luks"
 	secretPassphrase = "passphrase"
+	engineQEMU       = "qemu"
 )
 
 // luksSecretOf returns the UUID of the secret that opens a source. It returns "" without
 // encryption, or for settings that the UUID alone cannot express.
 func luksSecretOf(src *libvirtxml.DomainDiskSource) string {
 	x := src.Encryption
-	if x == nil || x.Format != formatLUKS || x.Engine != "" && x.Engine != "qemu" || len(x.Secrets) != 1 || src.Slices != nil {
+	if x == nil || x.Format != formatLUKS || x.Engine != "" && x.Engine != engineQEMU || len(x.Secrets) != 1 || src.Slices != nil {
 		return ""
 	}
 	secret := x.Secrets[0]
@@ -34,12 +35,17 @@ func luksSecretOf(src *libvirtxml.DomainDiskSource) string {
 	return id.String()
 }
 
+// encryptionOf names the engine, though libvirt knows no other one for these images: libvirt sets the
+// default in a domain's definition, and not in the destination of a copy. From version 11 on, libvirt
+// gives a destination without an engine to QEMU as a raw image without encryption. QEMU refuses to
+// copy into it, because the container is larger than the disk.
 func encryptionOf(img hv.Image) *libvirtxml.DomainDiskEncryption {
 	if img.LUKSSecret == "" {
 		return nil
 	}
 	return &libvirtxml.DomainDiskEncryption{
 		Format:  formatLUKS,
+		Engine:  engineQEMU,
 		Secrets: []libvirtxml.DomainDiskSecret{{Type: secretPassphrase, UUID: img.LUKSSecret}},
 	}
 }
@@ -55,7 +61,7 @@ func setLUKS(source *etree.Element, secret string) {
 func isLUKS(el *etree.Element) bool {
 	children := el.ChildElements()
 	if el.FullTag() != "encryption" || len(children) != 1 || len(children[0].ChildElements()) > 0 || len(children[0].Attr) != 2 ||
-		el.SelectAttrValue("format", "") != formatLUKS || len(el.Attr) > 2 || len(el.Attr) == 2 && el.SelectAttrValue("engine", "") != "qemu" {
+		el.SelectAttrValue("format", "") != formatLUKS || len(el.Attr) > 2 || len(el.Attr) == 2 && el.SelectAttrValue("engine", "") != engineQEMU {
 		return false
 	}
 	secret := children[0]

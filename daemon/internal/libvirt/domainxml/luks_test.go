@@ -77,7 +77,7 @@ func TestAJobAndASnapshotOfAnEncryptedDiskSayWithWhichSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err := domainxml.ParseDisk(doc, nil); err != nil || !slices.Equal(d.Chain, []hv.Image{img}) {
+	if d, err := domainxml.ParseDisk(doc, nil); err != nil || !slices.Equal(d.Chain, []hv.Image{img}) || !strings.Contains(doc, `engine="qemu"`) {
 		t.Errorf("the destination of a copy is %s, %v", doc, err)
 	}
 	overlay := hv.Image{Type: hv.SourceFile, Format: "qcow2", Path: "/ovl", LUKSSecret: luksSecret}
