@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/kinds"
@@ -33,6 +34,8 @@ type partition struct {
 	start, sectors int64
 	// elsewhere is the first sector of another partition that can have the number.
 	elsewhere int64
+	// ownNode: the test has made the device's node.
+	ownNode bool
 }
 
 // partition makes a partition of a device of h.device.
@@ -57,6 +60,26 @@ func (p *partition) end() int64 { return p.start + p.sectors }
 func (p *partition) add(t *testing.T, start int64) {
 	t.Helper()
 	tool(t, "addpart", p.disk.Path, strconv.Itoa(p.number), fmt.Sprint(start), fmt.Sprint(p.sectors))
+	if p.ownNode = !exists(t, p.path()); p.ownNode {
+		p.makeNode(t)
+	}
+}
+
+// makeNode makes the device's node. The kernel does that on a host, and not on a machine of
+// test/machine, with a /dev that is no devtmpfs.
+func (p *partition) makeNode(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("/sys/class/block", filepath.Base(p.path()), "dev"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var major, minor uint32
+	if _, err := fmt.Sscanf(string(text), "%d:%d", &major, &minor); err != nil {
+		t.Fatalf("the number of %s is %q: %v", p.path(), text, err)
+	}
+	if err := unix.Mknod(p.path(), unix.S_IFBLK|0o660, int(unix.Mkdev(major, minor))); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // remove has the kernel forget it, once nobody has it open: udev looks at what is new.
@@ -66,6 +89,11 @@ func (p *partition) remove(t *testing.T) {
 	eventually(t, p.path()+" is removed", func() bool {
 		return exec.CommandContext(ctx, "delpart", p.disk.Path, strconv.Itoa(p.number)).Run() == nil
 	})
+	if p.ownNode {
+		if err := os.Remove(p.path()); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func (p *partition) whileAnother(t *testing.T, do func()) {
