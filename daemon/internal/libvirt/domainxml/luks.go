@@ -35,10 +35,10 @@ func luksSecretOf(src *libvirtxml.DomainDiskSource) string {
 	return id.String()
 }
 
-// encryptionOf names the engine, though libvirt knows no other one for these images: libvirt sets the
-// default in a domain's definition, and not in the destination of a copy. From version 11 on, libvirt
-// gives a destination without an engine to QEMU as a raw image without encryption. QEMU refuses to
-// copy into it, because the container is larger than the disk.
+// encryptionOf names the engine, though these images have only one: libvirt sets the default in a
+// domain's definition, and not in the destination of a copy. From version 11 on, libvirt gives QEMU
+// a destination without an engine as a raw image without encryption. QEMU refuses to copy into that
+// image, because the container is larger than the disk.
 func encryptionOf(img hv.Image) *libvirtxml.DomainDiskEncryption {
 	if img.LUKSSecret == "" {
 		return nil
