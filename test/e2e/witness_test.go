@@ -19,8 +19,12 @@ import (
 // libvirtd that dies inside a call, after QEMU has acted and before it has written
 // its own status. Nothing but a real one shows that it never looks again.
 
-// flushTime is how long slowFlush makes each flush of QEMU take.
-const flushTime = 6 * time.Second
+// flushTime is how long slowFlush makes each flush of QEMU take: longer than a slow machine needs
+// to notice one. openedFor is how long QEMU has the overlay open before it certainly flushes src.
+const (
+	flushTime = 2 * time.Minute
+	openedFor = 2 * time.Second
+)
 
 var slowFlush = []string{"-e", "trace=fdatasync,fsync", "-e", fmt.Sprintf("inject=fdatasync,fsync:delay_enter=%d", flushTime.Microseconds())}
 
@@ -47,13 +51,13 @@ func diesInTheSnapshot(t *testing.T) (g *guest, m api.Migration, overlay string)
 			opened = time.Now()
 		}
 		// It opens the overlay before it is told to use it, which it is at once.
-		return time.Since(opened) > flushTime/4
+		return time.Since(opened) > openedFor
 	})
 	if err := h.Libvirtd.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	stop() // the flush ends, and QEMU switches
 	eventually(t, "QEMU has src open for reading only", func() bool { return slices.Equal(g.openModes(t, src.Path), []string{"read"}) })
-	stop()
 	if err := h.Libvirtd.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
