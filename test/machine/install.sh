@@ -35,6 +35,6 @@ install_missing mmdebstrap systemd-container iproute2 util-linux
 # What a hypervisor has. nftables cuts a network, rpm reads our rpm packages.
 include="systemd,systemd-sysv,dbus,dbus-user-session,iproute2,nftables,procps,ca-certificates,rpm,libvirt-daemon-system,libvirt-clients,qemu-system-x86,qemu-utils,ovmf"
 lab="systemd-boot-efi,mtools,fdisk,xfsprogs,btrfs-progs,e2fsprogs,util-linux,mount,strace,kmod"
-# Later releases have virtlockd, libvirtd's plugin for it, and addpart in packages of their own.
-[ "$suite" = bookworm ] || lab=$lab,libvirt-daemon-lock,libvirt-daemon-plugin-lockd,util-linux-extra
+# Later releases have virtlockd and libvirtd's plugin for it in packages of their own.
+[ "$suite" = bookworm ] || lab=$lab,libvirt-daemon-lock,libvirt-daemon-plugin-lockd
 make_root "$0" "$include,$lab"
