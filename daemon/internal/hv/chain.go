@@ -16,8 +16,8 @@ type Chains interface {
 	SetConfigChain(ctx context.Context, id, target string, chain []Image) error
 	// Snapshot atomically puts overlay on top of the live chain. overlay must be an empty qcow2
 	// file backed by the disk's top image. When Snapshot returns nil, the previous top image gets
-	// no more writes. QEMU held back the guest's writes no longer than the duration held. After an
-	// error read the domain to learn the outcome.
+	// no more writes, and held is an upper bound of the time during which QEMU held back the
+	// guest's writes. After an error read the domain to learn the outcome.
 	Snapshot(ctx context.Context, id, target string, overlay Image) (held time.Duration, err error)
 	// CanSwitch returns nil if disks of this host's running domains may be switched to these
 	// images, and ErrUnsupported, with the reason, if the hypervisor would not resume a domain on

@@ -21,8 +21,8 @@ import (
 
 // SwitchOutput is the cost of the switch to the overlay for the guest.
 type SwitchOutput struct {
-	// QEMU held back the guest's writes no longer than StallMS milliseconds. StallMS is nil if no
-	// guest ran.
+	// StallMS is an upper bound, in milliseconds, of the time during which QEMU held back the
+	// guest's writes. It is nil if no guest ran.
 	StallMS *float64 `json:"stall_ms"`
 	// Process is the guest's process that was switched; empty if unknown.
 	Process string `json:"process,omitempty"`
