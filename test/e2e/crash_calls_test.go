@@ -53,13 +53,19 @@ type callGuest struct {
 	atEnd func(*testing.T)
 }
 
+// leftOutUnderTheUnit skips the test where each volferryd runs under the unit of its package.
+func leftOutUnderTheUnit(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("VOLFERRY_UNIT") != "" {
+		t.Skip("SKIPPED: under its unit " + why)
+	}
+}
+
 // callHost starts a host whose programs can be made to die, with these flags of its daemon. It has
 // no guest yet.
 func callHost(t *testing.T, flags ...string) (*host, *callGuest) {
 	t.Helper()
-	if os.Getenv("VOLFERRY_UNIT") != "" {
-		t.Skip("SKIPPED: under its unit volferryd is started by systemd, and not by us")
-	}
+	leftOutUnderTheUnit(t, "volferryd is started by systemd, and not by us")
 	h := startHostIn(t, tempDirOf(t))
 	c := &callGuest{shim: syscalls.Load(t, filepath.Join(h.Dir, "shim"))}
 	h.Libvirtd.Preload = c.shim.Path()

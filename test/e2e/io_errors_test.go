@@ -30,16 +30,6 @@ func failing(t *testing.T, pid int, path, calls string) (mended func()) {
 	return lab.Inject(t, pid, "-P", path, "-e", "trace="+calls, "-e", "inject="+calls+":error=EIO")
 }
 
-// programsOf returns the process with a host's runs of qemu-img and qemu-storage-daemon among its
-// children. Under the unit of the package, systemd starts each of them in a unit of its own.
-func programsOf(t *testing.T, h *host) int {
-	t.Helper()
-	if os.Getenv("VOLFERRY_UNIT") != "" {
-		t.Skip("SKIPPED: strace follows the children of the daemon, and under its unit systemd starts qemu-img")
-	}
-	return h.DaemonPID()
-}
-
 // mustFail claims that a command fails while a disk does.
 func (h *host) mustFail(t *testing.T, args ...string) {
 	t.Helper()
@@ -198,7 +188,6 @@ func TestAFoldOfAStoppedGuestWhoseDiskFailsLosesNothing(t *testing.T) {
 	leftToTestE2E(t)
 	g := crashGuest(t)
 	h := g.host
-	programs := programsOf(t, h)
 	g.powerOff(t)
 	startsOnItsOverlay := func(t *testing.T) {
 		t.Helper()
@@ -207,14 +196,14 @@ func TestAFoldOfAStoppedGuestWhoseDiskFailsLosesNothing(t *testing.T) {
 	}
 	t.Run("complete, and src cannot be read", func(t *testing.T) {
 		f := foldEnds["complete"](g, t)
-		mended := failing(t, programs, f.Src.Path, fileReads)
+		mended := failing(t, h.DaemonPID(), f.Src.Path, fileReads)
 		h.ctl(t, f.args...)
 		mended()
 		f.ended(t)
 	})
 	t.Run("complete, and dst cannot be written", func(t *testing.T) {
 		f := foldEnds["complete"](g, t)
-		mended := failing(t, programs, f.into, fileWrites)
+		mended := failing(t, h.DaemonPID(), f.into, fileWrites)
 		h.mustFail(t, f.args...)
 		startsOnItsOverlay(t)
 		v := f.move
@@ -224,7 +213,7 @@ func TestAFoldOfAStoppedGuestWhoseDiskFailsLosesNothing(t *testing.T) {
 	})
 	t.Run("cancel, and src cannot be written", func(t *testing.T) {
 		f := foldEnds["cancel"](g, t)
-		mended := failing(t, programs, f.into, fileWrites)
+		mended := failing(t, h.DaemonPID(), f.into, fileWrites)
 		h.mustFail(t, f.args...)
 		mended()
 		startsOnItsOverlay(t)

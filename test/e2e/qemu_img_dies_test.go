@@ -9,6 +9,14 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
+// programsOf returns the process with a host's runs of qemu-img and qemu-storage-daemon among its
+// children. Under the unit of the package, systemd starts each of them in a unit of its own.
+func programsOf(t *testing.T, h *host) int {
+	t.Helper()
+	leftOutUnderTheUnit(t, "qemu-img is started by systemd, and strace follows the children of volferryd")
+	return h.DaemonPID()
+}
+
 // qemu-img dies at its first write, and nothing else does.
 func TestKillOfQemuImgInTheFold(t *testing.T) {
 	leftToTestE2E(t)
